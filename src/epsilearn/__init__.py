@@ -1,0 +1,45 @@
+"""Differentially private learning of convex models, exact to the last bit that leaves the machine."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from epsilearn import statistics as statistics
+    from epsilearn.composition import compose as compose
+    from epsilearn.composition import parallel as parallel
+    from epsilearn.explain import explain as explain
+    from epsilearn.guarantee import Guarantee as Guarantee
+    from epsilearn.ledger import Ledger as Ledger
+    from epsilearn.mechanisms import AboveThreshold as AboveThreshold
+    from epsilearn.mechanisms import GaussianProcess as GaussianProcess
+    from epsilearn.mechanisms import exponential as exponential
+    from epsilearn.mechanisms import gaussian as gaussian
+    from epsilearn.mechanisms import k_norm as k_norm
+    from epsilearn.mechanisms import laplace as laplace
+
+__version__ = "0.1.0"
+
+# Imported when first used: `import epsilearn` should cost next to nothing.
+_HOMES = {
+    "AboveThreshold": "mechanisms",
+    "GaussianProcess": "mechanisms",
+    "Guarantee": "guarantee",
+    "Ledger": "ledger",
+    "compose": "composition",
+    "explain": "explain",
+    "exponential": "mechanisms",
+    "gaussian": "mechanisms",
+    "k_norm": "mechanisms",
+    "laplace": "mechanisms",
+    "parallel": "composition",
+}
+
+__all__ = [*_HOMES, "statistics"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"epsilearn.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'epsilearn' has no attribute {name!r}")

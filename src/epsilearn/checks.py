@@ -1,0 +1,66 @@
+"""Checks of public arguments: a clear error before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+from epsilearn.errors import InvalidInput
+
+__all__ = ["check_bounds", "check_budget", "check_integer", "check_positive", "check_probability"]
+
+
+def _real(name: str, number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise InvalidInput(f"{name} must be a number, got {type(number).__name__}")
+    return float(number)
+
+
+def check_positive(name: str, number: object) -> float:
+    """A finite number above zero."""
+    value = _real(name, number)
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{name} must be a finite number above 0, got {value}")
+    return value
+
+
+def check_probability(name: str, number: object) -> float:
+    """A number strictly between 0 and 1."""
+    value = _real(name, number)
+    if not 0 < value < 1:
+        raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def check_integer(name: str, number: object, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(number, bool) or not isinstance(number, Integral):
+        raise InvalidInput(f"{name} must be a whole number, got {type(number).__name__}")
+    if number < least:
+        raise InvalidInput(f"{name} must be at least {least}, got {number}")
+    return int(number)
+
+
+def check_budget(epsilon: object, delta: object = 0.0) -> tuple[float, float]:
+    """epsilon above zero and finite, delta in [0, 1)."""
+    eps = _real("epsilon", epsilon)
+    if not (math.isfinite(eps) and eps > 0):
+        raise InvalidInput(f"epsilon must be a finite number above 0, got {eps}")
+    share = _real("delta", delta)
+    if not 0 <= share < 1:
+        raise InvalidInput(f"delta must lie in [0, 1), got {share}; 0 asks for a pure guarantee")
+    return eps, share
+
+
+def check_bounds(bounds: object) -> tuple[float, float]:
+    """A pair of finite numbers, the lower one first."""
+    try:
+        low, high = bounds  # type: ignore[misc]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"bounds must be a pair (lower, upper), got {bounds!r}") from None
+    low, high = _real("the lower bound", low), _real("the upper bound", high)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InvalidInput(f"bounds must be finite, got ({low}, {high})")
+    if not low < high:
+        raise InvalidInput(f"the lower bound must be below the upper one, got ({low}, {high})")
+    return low, high

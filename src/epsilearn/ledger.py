@@ -1,0 +1,278 @@
+"""The budget of a data set, on disk: debit first, then release.
+
+A ledger is a privacy filter. Requests may be chosen after seeing earlier answers, so its rule is fixed when it
+is created (see `epsilearn.filters`). Entries are only ever appended, each carries the hash of the one before,
+and one transaction, serialised by the database, both decides and debits.
+"""
+
+from __future__ import annotations
+
+import getpass
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from epsilearn.checks import check_budget, check_integer
+from epsilearn.errors import BudgetExceeded, InvalidInput, TamperedLedger
+from epsilearn.filters import Filter, Totals
+from epsilearn.guarantee import REPLACE_ONE, Guarantee, LedgerStamp
+from epsilearn.ledger_store import Book, Header, Store
+
+__all__ = ["Balance", "Ledger"]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Where a ledger stands.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    spent_epsilon, spent_delta : float
+        The plain sums of all debits.
+    remaining_epsilon : float
+        The largest pure epsilon that would still be admitted.
+    used : float
+        The share of the budget that is gone under the ledger's rule, from 0 to 1.
+    debits : int
+        How many debits there are.
+    head : str
+        The hash of the last entry.
+    """
+
+    dataset: str
+    rule: str
+    rows_per_person: int
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    spent_delta: float
+    remaining_epsilon: float
+    used: float
+    debits: int
+    head: str
+
+
+class Ledger:
+    """A handle to the budget of one data set.
+
+    Handles are cheap: copying or pickling one yields another handle to the same ledger, so `clone` and worker
+    processes all debit the same budget.
+
+    Parameters
+    ----------
+    url : str or path
+        A file (SQLite), or a database URL such as ``postgresql+psycopg://user@host/name``.
+    dataset : str, optional
+        Which data set, where the database holds several.
+    who : str, optional
+        Recorded with every debit; the login name if left out.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, epsilearn
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "budget.db"
+    >>> ledger = epsilearn.Ledger.create(path, dataset="patients", epsilon=1.0)
+    >>> release = epsilearn.laplace(10, sensitivity=1, epsilon=0.4, ledger=ledger, purpose="count")
+    >>> ledger.balance().remaining_epsilon
+    0.6
+    """
+
+    def __init__(self, url: str | os.PathLike[str], *, dataset: str | None = None, who: str | None = None) -> None:
+        self.url = os.fspath(url)
+        self.who = who if who is not None else _login_name()
+        self._store = Store.at(self.url)
+        self.dataset = self._store.header(dataset).dataset
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        dataset: str,
+        epsilon: float,
+        delta: float = 0.0,
+        rule: str | None = None,
+        rows_per_person: int = 1,
+        who: str | None = None,
+    ) -> Ledger:
+        """Start a ledger with a total budget. Refuses if the data set already has one there.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The total budget.
+        rule : {"pure", "zcdp", "renyi"}, optional
+            How debits add up; "pure" for ``delta = 0``, otherwise "zcdp".
+        rows_per_person : int
+            The unit the budget is stated in; releases must be made for the same one.
+        """
+        check_budget(epsilon, delta)
+        check_integer("rows_per_person", rows_per_person)
+        if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
+            raise InvalidInput("dataset must be a printable name")
+        rule = rule or ("zcdp" if delta else "pure")
+        rule_fixed = Filter.of(rule, epsilon, delta)
+        header = Header(dataset, float(epsilon), float(delta), rule_fixed, REPLACE_ONE, rows_per_person)
+        Store.create(os.fspath(url), header, who if who is not None else _login_name())
+        return cls(url, dataset=dataset, who=who)
+
+    def debit(self, guarantee: Guarantee, purpose: str = "") -> Guarantee:
+        """Debit a promise, or refuse; nothing may be released before this returns.
+
+        Returns the same guarantee stamped with its entry. Prefer `spend`, which also records the delivery.
+        """
+        self._check_promise(guarantee)
+        with self._store.writing(self.dataset) as book:
+            rule = book.header.rule
+            self._check_unit(guarantee, book.header)
+            totals = rule.add(book.totals, guarantee)
+            if not rule.admits(totals):
+                raise BudgetExceeded(self._refusal(guarantee, rule, book.totals, book.header))
+            entry = book.append("debit", self.who, purpose, guarantee.to_dict(), totals)
+        return replace(guarantee, ledger=LedgerStamp(self.dataset, entry.number, entry.hash))
+
+    @contextmanager
+    def spend(self, guarantee: Guarantee, purpose: str = "") -> Iterator[Guarantee]:
+        """Debit on entering; on leaving without an error, record that the release was delivered.
+
+        Whatever happens in between, the debit stands; without the second record it reads "spent, not delivered".
+        """
+        stamped = self.debit(guarantee, purpose)
+        yield stamped
+        assert stamped.ledger is not None
+        with self._store.writing(self.dataset) as book:
+            book.append("delivered", self.who, purpose, {"debit": stamped.ledger.entry}, book.totals)
+
+    def balance(self) -> Balance:
+        """Budget, spent and remaining."""
+        with self._store.reading(self.dataset) as book:
+            header, totals = book.header, book.totals
+            debits = sum(entry.kind == "debit" for entry in book.entries)
+        epsilon, delta = header.rule.sums(totals)
+        return Balance(
+            dataset=self.dataset,
+            rule=header.rule.name,
+            rows_per_person=header.rows_per_person,
+            epsilon=header.epsilon,
+            delta=header.delta,
+            spent_epsilon=epsilon,
+            spent_delta=delta,
+            remaining_epsilon=header.rule.remaining(totals),
+            used=header.rule.used(totals),
+            debits=debits,
+            head=book.head,
+        )
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every debit: time, who, purpose, its guarantee, and whether it was delivered."""
+        with self._store.reading(self.dataset) as book:
+            entries = book.entries
+        delivered = {entry.content["debit"] for entry in entries if entry.kind == "delivered"}
+        return [
+            {
+                "entry": entry.number,
+                "time": entry.time,
+                "who": entry.who,
+                "purpose": entry.purpose,
+                "guarantee": entry.content,
+                "status": "delivered" if entry.number in delivered else "spent, not delivered",
+                "head": entry.hash,
+            }
+            for entry in entries
+            if entry.kind == "debit"
+        ]
+
+    def verify(self, head: str | None = None) -> str:
+        """Recompute the hash chain and every total; return the head, or raise `TamperedLedger`.
+
+        Parameters
+        ----------
+        head : str, optional
+            A head published earlier (every stamped guarantee has one). If it is not in the chain, the ledger was
+            edited or rolled back since.
+        """
+        with self._store.reading(self.dataset) as book:
+            seen = [book.start, *(entry.hash for entry in book.entries)]
+            _check_chain(book)
+        if head is not None and head not in seen:
+            raise TamperedLedger(
+                f"the head {head[:12]}… is not in the chain of {self.dataset!r}: the ledger was rolled back or edited"
+            )
+        return book.head
+
+    def _check_promise(self, guarantee: Guarantee) -> None:
+        if not isinstance(guarantee, Guarantee):
+            raise InvalidInput("only a Guarantee can be debited")
+        if guarantee.void_reason or math.isinf(guarantee.epsilon):
+            raise BudgetExceeded(
+                f"ledger of {self.dataset!r} refused: the release promises nothing "
+                f"({guarantee.void_reason or 'epsilon is infinite'}), and a budget cannot pay for that; "
+                "nothing was spent"
+            )
+
+    def _check_unit(self, guarantee: Guarantee, header: Header) -> None:
+        if (guarantee.relation, guarantee.rows_per_person) != (header.relation, header.rows_per_person):
+            raise BudgetExceeded(
+                f"ledger of {self.dataset!r} refused: it counts {header.relation} with rows_per_person="
+                f"{header.rows_per_person}, the request is {guarantee.relation} with rows_per_person="
+                f"{guarantee.rows_per_person}; make the release for the ledger's unit; nothing was spent"
+            )
+
+    def _refusal(self, guarantee: Guarantee, rule: Filter, totals: Totals, header: Header) -> str:
+        epsilon, delta = rule.sums(totals)
+        requested, spent = _budget_text(guarantee.epsilon, guarantee.delta), _budget_text(epsilon, delta)
+        return (
+            f"ledger of {self.dataset!r} refused: requested {requested}, spent {spent} of "
+            f"{_budget_text(header.epsilon, header.delta)} ({rule.name} rule), remaining epsilon "
+            f"{rule.remaining(totals):.6g}; nothing was spent"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.url, self.dataset, self.who)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._store.shown!r}, dataset={self.dataset!r})"
+
+
+def _check_chain(book: Book) -> None:
+    """Walk the entries: numbers, hashes, totals, and the head."""
+    rule, totals, previous = book.header.rule, book.header.rule.zero(), book.start
+    debits: set[int] = set()
+    for number, entry in enumerate(book.entries, start=1):
+        where = f"entry {number} of {book.dataset!r}"
+        if entry.number != number:
+            raise TamperedLedger(f"{where} is missing: the ledger was edited")
+        if entry.previous != previous or entry.hash != entry.digest():
+            raise TamperedLedger(f"{where} was edited: its hash does not fit")
+        if entry.kind == "debit":
+            debits.add(number)
+            totals = rule.add(totals, Guarantee.from_dict(entry.content))
+        elif entry.kind != "delivered" or entry.content.get("debit") not in debits:
+            raise TamperedLedger(f"{where} delivers a debit that does not exist")
+        if totals != entry.totals or not rule.admits(totals):
+            raise TamperedLedger(f"{where} carries a wrong total: the ledger was edited")
+        previous = entry.hash
+    if book.head != previous:
+        raise TamperedLedger(f"the last entries of {book.dataset!r} are missing: the ledger was edited")
+
+
+def _reopen(url: str, dataset: str, who: str) -> Ledger:
+    return Ledger(url, dataset=dataset, who=who)
+
+
+def _budget_text(epsilon: float, delta: float) -> str:
+    return f"epsilon {epsilon:.6g}" + (f", delta {delta:.3g}" if delta else "")
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+

@@ -1,0 +1,344 @@
+"""Where ledgers live: SQLite or PostgreSQL, through one set of tables and one code path.
+
+Every connection is opened for one transaction and closed after it, so nothing is shared across forks or threads.
+Writers are serialised before they read: by ``BEGIN IMMEDIATE`` in SQLite, by locking the data set's row in
+PostgreSQL. A killed process leaves either a whole entry or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
+from epsilearn.filters import Filter, Totals
+
+__all__ = ["Book", "Entry", "Header", "Store"]
+
+_VERSION = 1
+_BUSY_SECONDS = 120
+
+metadata = sa.MetaData()
+_versions = sa.Table("epsilearn_version", metadata, sa.Column("version", sa.Integer, primary_key=True))
+_ledgers = sa.Table(
+    "epsilearn_ledger",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("head", sa.Text, nullable=False),
+    sa.Column("length", sa.Integer, nullable=False),
+)
+_entries = sa.Table(
+    "epsilearn_entry",
+    metadata,
+    sa.Column("dataset", sa.Text, sa.ForeignKey("epsilearn_ledger.dataset"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("purpose", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("totals", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)
+# A guard against accidents; against intent there is the hash chain.
+_APPEND_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER epsilearn_no_{verb} BEFORE {verb} ON epsilearn_entry "
+        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION epsilearn_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$",
+        "CREATE TRIGGER epsilearn_append_only BEFORE UPDATE OR DELETE ON epsilearn_entry "
+        "FOR EACH ROW EXECUTE FUNCTION epsilearn_append_only()",
+    ],
+}
+
+
+def _canonical(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _hash(data: Any) -> str:
+    return hashlib.sha256(_canonical(data).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What was fixed when the ledger was created."""
+
+    dataset: str
+    epsilon: float
+    delta: float
+    rule: Filter
+    relation: str
+    rows_per_person: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "rule": self.rule.to_dict()}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Header:
+        fields = {name: data[name] for name in ("dataset", "epsilon", "delta", "relation", "rows_per_person")}
+        return Header(rule=Filter.from_dict(data["rule"]), **fields)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the chain: a debit, or the note that it was delivered."""
+
+    dataset: str
+    number: int
+    time: str
+    kind: str
+    who: str
+    purpose: str
+    content: dict[str, Any]
+    totals: Totals
+    previous: str
+    hash: str = ""
+
+    def digest(self) -> str:
+        data = {name: value for name, value in vars(self).items() if name != "hash"}
+        return _hash({**data, "totals": _totals_to_dict(self.totals)})
+
+    @staticmethod
+    def from_row(row: sa.Row[Any]) -> Entry:
+        data = dict(row._mapping)
+        try:
+            totals = {name: Fraction(text) for name, text in json.loads(data["totals"]).items()}
+            return Entry(**{**data, "content": json.loads(data["content"]), "totals": totals})
+        except (ValueError, TypeError, ZeroDivisionError, AttributeError):
+            raise TamperedLedger(f"entry {data['number']} of {data['dataset']!r} is damaged") from None
+
+
+def _totals_to_dict(totals: Totals) -> dict[str, str]:
+    return {name: str(total) for name, total in totals.items()}
+
+
+class Book:
+    """One data set's ledger inside a transaction."""
+
+    def __init__(self, connection: sa.Connection, row: sa.Row[Any]) -> None:
+        self._connection = connection
+        self.dataset: str = row.dataset
+        self.head: str = row.head
+        self.length: int = row.length
+        try:
+            data = json.loads(row.content)
+            self.header = Header.from_dict(data)
+        except (ValueError, KeyError, TypeError):
+            raise TamperedLedger(f"the header of {self.dataset!r} is damaged") from None
+        if _hash(data) != row.hash:
+            raise TamperedLedger(f"the header of {self.dataset!r} was edited: its hash does not fit")
+        self.start: str = row.hash
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        query = _entries.select().where(_entries.c.dataset == self.dataset).order_by(_entries.c.number)
+        return [Entry.from_row(row) for row in self._connection.execute(query)]
+
+    @property
+    def totals(self) -> Totals:
+        """The running totals, from the last entry alone once that entry has been checked."""
+        if self.length == 0:
+            return self.header.rule.zero()
+        query = _entries.select().where(_entries.c.dataset == self.dataset, _entries.c.number == self.length)
+        row = self._connection.execute(query).first()
+        last = Entry.from_row(row) if row is not None else None
+        if last is None or last.hash != self.head or last.digest() != self.head:
+            raise TamperedLedger(
+                f"the last entry of {self.dataset!r} does not fit the chain: the ledger was edited; nothing was spent"
+            )
+        return last.totals
+
+    def append(self, kind: str, who: str, purpose: str, content: dict[str, Any], totals: Totals) -> Entry:
+        for name, text in (("who", who), ("purpose", purpose)):
+            if not isinstance(text, str) or len(text) > 1000 or not text.isprintable():
+                raise InvalidInput(f"{name} must be one printable line of at most 1000 characters")
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        plain = Entry(self.dataset, self.length + 1, now, kind, who, purpose, content, totals, self.head)
+        entry = Entry(**{**vars(plain), "hash": plain.digest()})
+        row = {**vars(entry), "content": _canonical(content), "totals": _canonical(_totals_to_dict(totals))}
+        self._connection.execute(_entries.insert().values(**row))
+        self._connection.execute(
+            _ledgers.update()
+            .where(_ledgers.c.dataset == self.dataset)
+            .values(head=entry.hash, length=entry.number)
+        )
+        self.head, self.length = entry.hash, entry.number
+        return entry
+
+
+class Store:
+    """A database that holds ledgers."""
+
+    def __init__(self, engine: sa.Engine, shown: str) -> None:
+        self._engine = engine
+        self.shown = shown
+
+    @staticmethod
+    def at(url: str) -> Store:
+        """The database at ``url``, which must exist."""
+        path = _sqlite_path(url)
+        if path is not None and not path.is_file():
+            raise LedgerError(f"there is no ledger at {path}; create one with `epsilearn ledger create`")
+        return Store._connect(url, "rw")
+
+    @staticmethod
+    def create(url: str, header: Header, who: str) -> None:
+        """Write a new ledger in one transaction."""
+        path = _sqlite_path(url)
+        if path is not None and not path.parent.is_dir():
+            raise LedgerError(f"cannot create a ledger in {path.parent}: there is no such folder")
+        fresh = path is not None and not path.exists()
+        store = Store._connect(url, "rwc")
+        try:
+            store._create(header, who)
+        except BaseException:
+            if fresh and path is not None:
+                path.unlink(missing_ok=True)
+            raise
+
+    def _create(self, header: Header, who: str) -> None:
+        content = {**header.to_dict(), "created": datetime.now(UTC).isoformat(timespec="microseconds"), "who": who}
+        with self._transaction(write=True) as connection:
+            if not sa.inspect(connection).has_table(_versions.name):
+                metadata.create_all(connection)
+                for statement in _APPEND_ONLY.get(connection.dialect.name, []):
+                    connection.execute(sa.DDL(statement))
+                connection.execute(_versions.insert().values(version=_VERSION))
+            _check_version(connection)
+            taken = _ledgers.select().where(_ledgers.c.dataset == header.dataset)
+            if connection.execute(taken).first() is not None:
+                raise LedgerError(f"{self.shown} already has a ledger for {header.dataset!r}; budgets are never reset")
+            start = _hash(content)
+            row = {"dataset": header.dataset, "content": _canonical(content), "hash": start, "head": start, "length": 0}
+            connection.execute(_ledgers.insert().values(**row))
+
+    def header(self, dataset: str | None) -> Header:
+        """The header of a data set's ledger, or of the only one."""
+        with self._transaction(write=False) as connection:
+            _check_version(connection)
+            rows = connection.execute(_ledgers.select().order_by(_ledgers.c.dataset)).all()
+            names = [row.dataset for row in rows]
+            if dataset is None and len(rows) != 1:
+                raise LedgerError(f"{self.shown} holds {len(rows)} ledgers ({', '.join(names)}); name the data set")
+            chosen = [row for row in rows if dataset in (None, row.dataset)]
+            if not chosen:
+                raise LedgerError(f"{self.shown} has no ledger for {dataset!r}; it has: {', '.join(names) or 'none'}")
+            return Book(connection, chosen[0]).header
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[Book]:
+        """The ledger, locked against other writers until the block ends; committed only if it ends well."""
+        with self._transaction(write=True) as connection:
+            yield self._book(connection, dataset, _ledgers.select().with_for_update())
+
+    @contextmanager
+    def reading(self, dataset: str) -> Iterator[Book]:
+        """The ledger as of now."""
+        with self._transaction(write=False) as connection:
+            yield self._book(connection, dataset, _ledgers.select())
+
+    def _book(self, connection: sa.Connection, dataset: str, query: sa.Select[Any]) -> Book:
+        _check_version(connection)
+        row = connection.execute(query.where(_ledgers.c.dataset == dataset)).first()
+        if row is None:
+            raise LedgerError(f"{self.shown} has no ledger for {dataset!r} any more")
+        return Book(connection, row)
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.connect().execution_options(epsilearn_write=write) as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            raise LedgerError(f"{self._trouble(error)} ({self.shown}); nothing was released") from error
+
+    @staticmethod
+    def _trouble(error: DBAPIError) -> str:
+        text = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no answer"
+        known = {
+            "readonly": "the ledger is read-only: make it writable for this user",
+            "not a database": "the file is not a ledger",
+            "disk is full": "the disk is full: the ledger cannot take a debit",
+            "disk i/o": "the ledger cannot be written: the disk is full or failing",
+            "locked": f"the ledger stayed locked by another process for {_BUSY_SECONDS} s",
+            "no such table": "the file is not a ledger",
+            "unable to open": "the ledger cannot be opened",
+        }
+        return next((say for sign, say in known.items() if sign in text.lower()), f"the ledger failed: {text}")
+
+    @staticmethod
+    def _connect(url: str, mode: str) -> Store:
+        path = _sqlite_path(url)
+        if path is not None:
+            return Store(_sqlite_engine(path, mode), str(path))
+        try:
+            parsed = sa.make_url(url)
+            if parsed.get_backend_name() == "postgresql" and "+" not in parsed.drivername:
+                parsed = parsed.set(drivername="postgresql+psycopg")
+            return Store(sa.create_engine(parsed, poolclass=NullPool), parsed.render_as_string(hide_password=True))
+        except ModuleNotFoundError as error:
+            raise LedgerError(f"this ledger needs {error.name}; install it with `pip install epsilearn[postgresql]`") from error
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from error
+
+
+def _check_version(connection: sa.Connection) -> None:
+    if not sa.inspect(connection).has_table(_versions.name):
+        raise LedgerError("the database holds no ledger; create one with `epsilearn ledger create`")
+    version = connection.execute(sa.select(_versions.c.version)).scalar()
+    if version != _VERSION:
+        raise LedgerError(f"the ledger is of version {version}; this epsilearn reads version {_VERSION}")
+
+
+def _sqlite_path(url: str) -> Path | None:
+    """The file meant by a plain path or a sqlite URL; None for other databases."""
+    if url.startswith("sqlite:///"):
+        url = url.removeprefix("sqlite:///")
+    elif "://" in url:
+        return None
+    if not url or url == ":memory:" or "\0" in url:
+        raise LedgerError("a ledger must be a file or a database: it has to outlive this process")
+    return Path(os.path.abspath(url))
+
+
+def _sqlite_engine(path: Path, mode: str) -> sa.Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+        )
+        # A debit must survive a power cut, not only a crash: sync the folder too.
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("epsilearn_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine

@@ -1,0 +1,238 @@
+"""Noise added to numbers: Laplace, K-norm and Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.accounting import GaussianShift, LaplaceShift, Pure
+from epsilearn.balls import round_up
+from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
+from epsilearn.checks import check_budget, check_integer
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
+from epsilearn.noise.bits import BitSource
+from epsilearn.noise.door import Number, check_scale, check_values, grid_of, release
+from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
+from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
+
+__all__ = ["gaussian", "k_norm", "laplace"]
+
+Values = Sequence[Number] | NDArray[np.float64]
+
+
+def laplace(
+    value: Any,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rows_per_person: int = 1,
+    grid: int | None = None,
+    ledger: Spender | None = None,
+    purpose: str = "laplace",
+    random_state: int | BitSource | None = None,
+) -> Release:
+    """Add Laplace noise: a pure promise for a number, or for a vector of known l1 sensitivity.
+
+    Parameters
+    ----------
+    value : number, or sequence of numbers
+        The exact value. Integers and fractions of any size are taken exactly.
+    sensitivity : float
+        How far ``value`` can move (in the l1 norm) when one record is replaced. Declared, never estimated.
+    epsilon : float
+        The budget.
+    rows_per_person : int
+        How many records one person may have.
+    grid : int, optional
+        Release multiples of ``2**grid``, no finer than the default. 0 gives whole numbers.
+    ledger : Ledger, optional
+        Debited before any noise is drawn.
+    purpose : str
+        Written into the ledger.
+    random_state : int, optional
+        For tests and studies; voids the promise.
+
+    Returns
+    -------
+    Release
+
+    Examples
+    --------
+    >>> import epsilearn
+    >>> release = epsilearn.laplace(42, sensitivity=1, epsilon=0.5)
+    >>> print(release.guarantee)
+    epsilon = 0.5, per record, replace-one
+    >>> release.noise.scale
+    2.0
+    """
+    values, shape = _as_values(value)
+    check_integer("rows_per_person", rows_per_person)
+    scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
+    curve = LaplaceShift(epsilon) if len(values) == 1 else Pure(epsilon)
+    promise = Guarantee(
+        epsilon,
+        mechanism="Laplace mechanism",
+        theorem="Laplace mechanism, l1 sensitivity",
+        assumptions=_assumptions(sensitivity, "l1"),
+        rows_per_person=rows_per_person,
+        curve=curve,
+    )
+    law = NoiseLaw("laplace", scale)
+    return _add(values, shape, law, LAPLACE, lambda _: Constant(scale), promise, grid, ledger, purpose, random_state)
+
+
+def k_norm(
+    value: Any,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rows_per_person: int = 1,
+    ledger: Spender | None = None,
+    purpose: str = "k-norm",
+    random_state: int | BitSource | None = None,
+) -> Release:
+    """Add noise of density proportional to exp(-||z||_2 / scale): a pure promise for a vector.
+
+    The norm of the noise is Gamma(d, sensitivity / epsilon) distributed and its direction uniform. For more than
+    one coordinate this is less noise than Laplace's on the l1 sensitivity. Parameters as in `laplace`, with
+    ``sensitivity`` in the l2 norm.
+
+    Examples
+    --------
+    >>> import epsilearn
+    >>> release = epsilearn.k_norm([0.1, 0.2, 0.3], sensitivity=0.01, epsilon=1.0)
+    >>> release.value.shape, round(release.noise.deviation, 4)
+    ((3,), 0.02)
+    """
+    values, shape = _as_values(value)
+    check_integer("rows_per_person", rows_per_person)
+    scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
+    promise = Guarantee(
+        epsilon,
+        mechanism="K-norm mechanism",
+        theorem="K-norm mechanism, l2 sensitivity",
+        assumptions=_assumptions(sensitivity, "l2"),
+        rows_per_person=rows_per_person,
+    )
+    law = NoiseLaw("k-norm", scale, len(values))
+
+    def radius(source: BitSource) -> RandomReal:
+        # sqrt(2 V) times a normal vector, V ~ Gamma((d + 1) / 2), has this density: see docs/theory/door.md.
+        return Root(scale, Gamma(Fraction(len(values) + 1, 2), source))
+
+    return _add(values, shape, law, NORMAL, radius, promise, None, ledger, purpose, random_state)
+
+
+def gaussian(
+    value: Any,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rows_per_person: int = 1,
+    grid: int | None = None,
+    ledger: Spender | None = None,
+    purpose: str = "gaussian",
+    random_state: int | BitSource | None = None,
+) -> Release:
+    """Add Gaussian noise by the exact calibration: an (epsilon, delta) promise for a number or vector.
+
+    Parameters as in `laplace`, with ``sensitivity`` in the l2 norm and ``delta`` above 0.
+
+    Examples
+    --------
+    >>> import epsilearn
+    >>> release = epsilearn.gaussian([1.0, 2.0], sensitivity=1.0, epsilon=1.0, delta=1e-6)
+    >>> round(release.noise.scale, 3)
+    4.225
+    """
+    values, shape = _as_values(value)
+    check_integer("rows_per_person", rows_per_person)
+    check_budget(epsilon, delta)
+    scale = check_scale(gaussian_scale(sensitivity, epsilon, delta, rows_per_person))
+    shift = round_up(most_sensitivity(sensitivity, rows_per_person) / Fraction(scale))
+    promise = Guarantee(
+        epsilon,
+        delta,
+        mechanism="Gaussian mechanism",
+        theorem="analytic Gaussian mechanism, l2 sensitivity",
+        assumptions=_assumptions(sensitivity, "l2"),
+        rows_per_person=rows_per_person,
+        curve=GaussianShift(shift),
+    )
+    law = NoiseLaw("gaussian", scale)
+    return _add(values, shape, law, NORMAL, lambda _: Constant(scale), promise, grid, ledger, purpose, random_state)
+
+
+def _add(
+    values: Values,
+    shape: tuple[int, ...],
+    law: NoiseLaw,
+    quantile: Quantile,
+    radius: Callable[[BitSource], RandomReal],
+    promise: Guarantee,
+    grid: int | None,
+    ledger: Spender | None,
+    purpose: str,
+    random_state: int | BitSource | None,
+) -> Release:
+    grid = _grid(law, grid)
+    with spending(promise, ledger, purpose, random_state) as (source, promise):
+        noisy = release(values, radius(source), quantile, source, grid)
+        return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), promise, law)
+
+
+def _grid(law: NoiseLaw, wanted: int | None) -> int:
+    """The caller's grid, or the noise's own. Coarser is post-processing; finer would be pointless."""
+    own = grid_of(law.deviation)
+    if wanted is None:
+        return own
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not -800 <= wanted <= 800:
+        raise InvalidInput(f"grid must be a whole number between -800 and 800, got {wanted!r}")
+    return max(wanted, own)
+
+
+def _as_values(value: Any) -> tuple[Values, tuple[int, ...]]:
+    """The numbers to be released, exactly as given, and the shape to give back."""
+    if type(value) in (int, Fraction):
+        return [_bounded(value)], ()
+    if isinstance(value, (list, tuple)) and _needs_exactness(value):
+        return [_bounded(v) for v in value], (len(value),)
+    try:
+        array = np.ascontiguousarray(value)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise InvalidInput("the value to be released must be a number or a rectangular array of numbers")
+    if array.size == 0:
+        raise InvalidInput("the value to be released is empty; give at least one number")
+    if array.dtype.kind in "iu" and _needs_exactness([int(array.min()), int(array.max())]):
+        return [int(v) for v in array.ravel()], np.shape(value)
+    floats = array.astype(np.float64).ravel()
+    check_values(floats)
+    return floats, np.shape(value)
+
+
+def _needs_exactness(values: Sequence[Any]) -> bool:
+    """Whether these are integers or fractions that doubles would round."""
+    if not all(type(v) in (int, Fraction) for v in values):
+        return False
+    return any(isinstance(v, Fraction) or abs(v) > 1 << 53 for v in values)
+
+
+def _bounded(value: int | Fraction) -> int | Fraction:
+    if abs(value) > 1 << 1000:
+        raise InvalidInput("a value to be released is beyond 1e301; check the computation before it")
+    return value
+
+
+def _assumptions(sensitivity: float, norm: str) -> tuple[str, ...]:
+    declared = f"the value's {norm} sensitivity is at most {float(sensitivity):g}"
+    return ("n is public", declared, "the operating system's random bits are fair")
+

@@ -1,0 +1,107 @@
+"""What a mechanism hands back, and the order in which it does things: promise, debit, noise, release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import stats
+
+from epsilearn.checks import check_probability
+from epsilearn.guarantee import Guarantee
+from epsilearn.noise.bits import BitSource, source_of
+
+__all__ = ["NoiseLaw", "Release", "Spender", "spending"]
+
+
+class Spender(Protocol):
+    """What a mechanism needs of a ledger."""
+
+    def spend(self, guarantee: Guarantee, purpose: str) -> Any:
+        """A context that debits on entering, yields the stamped guarantee, and marks delivery on leaving."""
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    """The distribution of the noise in each released number. It is public."""
+
+    kind: str
+    scale: float
+    dimension: int = 1
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise in one coordinate."""
+        factor = {"laplace": np.sqrt(2), "gaussian": 1.0, "k-norm": np.sqrt(self.dimension + 1)}[self.kind]
+        return float(self.scale * factor)
+
+    def half_width(self, confidence: float) -> float:
+        """How far one coordinate's noise strays with probability at most ``1 - confidence``.
+
+        Examples
+        --------
+        >>> round(NoiseLaw("laplace", 10.0).half_width(0.95), 1)
+        30.0
+        """
+        check_probability("confidence", confidence)
+        if self.kind == "laplace":
+            return float(stats.laplace.isf((1 - confidence) / 2, scale=self.scale))
+        if self.kind == "gaussian":
+            return float(stats.norm.isf((1 - confidence) / 2, scale=self.scale))
+        # A coordinate is at most the norm, which is Gamma distributed.
+        return float(stats.gamma.isf(1 - confidence, self.dimension, scale=self.scale))
+
+    def times(self, factor: float) -> NoiseLaw:
+        return replace(self, scale=self.scale * factor)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A private value, what it promises, and how noisy it is.
+
+    Attributes
+    ----------
+    value : float, int or ndarray
+        What may leave the machine.
+    guarantee : Guarantee
+        The promise.
+    noise : NoiseLaw or None
+        The law of the added noise, where noise was added to numbers.
+    """
+
+    value: Any
+    guarantee: Guarantee
+    noise: NoiseLaw | None = None
+
+    def interval(self, confidence: float = 0.95) -> tuple[Any, Any]:
+        """A range that holds each true number with the given confidence. Computed from public noise only.
+
+        Examples
+        --------
+        >>> import epsilearn
+        >>> low, high = epsilearn.laplace(100.0, sensitivity=1, epsilon=1.0).interval(0.95)
+        >>> round(high - low, 2)
+        5.99
+        """
+        if self.noise is None:
+            raise TypeError("a choice has no noise of its own; only released numbers have an interval")
+        half = self.noise.half_width(confidence)
+        return self.value - half, self.value + half
+
+
+@contextmanager
+def spending(
+    guarantee: Guarantee, ledger: Spender | None, purpose: str, random_state: int | BitSource | None
+) -> Iterator[tuple[BitSource, Guarantee]]:
+    """Debit first, then hand out the bits; a seeded source voids the promise, and a ledger refuses that."""
+    source = source_of(random_state)
+    if source.seeded:
+        guarantee = guarantee.void("seeded")
+    if ledger is None:
+        yield source, guarantee
+        return
+    with ledger.spend(guarantee, purpose) as stamped:
+        yield source, stamped

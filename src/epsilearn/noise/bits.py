@@ -1,0 +1,118 @@
+"""Where randomness comes from.
+
+`OperatingSystemBits` is the only source a release may use. It keeps no state that a copy could share:
+the small buffer belongs to one thread of one process and is thrown away on fork, and pickling or copying
+the object yields another handle to the same operating system. `SeededBits` repeats itself on purpose;
+whatever it touches carries no promise.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.errors import EntropyError, InvalidInput
+
+__all__ = ["BitSource", "OperatingSystemBits", "SeededBits", "source_of"]
+
+_BUFFER_BYTES = 4096
+
+
+class BitSource(Protocol):
+    """Independent fair bits, and whether they could be predicted."""
+
+    seeded: bool
+
+    def integer(self, bits: int) -> int:
+        """A uniform integer below ``2**bits``."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """``count`` uniform 64-bit words."""
+
+
+class _Buffer(threading.local):
+    process = -1
+    data = b""
+    position = 0
+
+
+_buffer = _Buffer()
+
+
+def _forget_buffer() -> None:
+    _buffer.data, _buffer.position = b"", 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_buffer)
+
+
+def _operating_system(count: int) -> bytes:
+    try:
+        return os.urandom(count)
+    except (OSError, NotImplementedError) as error:
+        raise EntropyError("the operating system gave no random bits; nothing was released") from error
+
+
+class OperatingSystemBits:
+    """Bits from the operating system's cryptographic generator."""
+
+    seeded = False
+
+    def integer(self, bits: int) -> int:
+        count = (bits + 7) // 8
+        return int.from_bytes(self._take(count), "little") >> (8 * count - bits)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(_operating_system(8 * count), dtype=np.uint64)
+
+    def _take(self, count: int) -> bytes:
+        # A fork that bypasses Python's hooks is still noticed by its process number.
+        if _buffer.process != os.getpid():
+            _forget_buffer()
+            _buffer.process = os.getpid()
+        if len(_buffer.data) - _buffer.position < count:
+            _buffer.data, _buffer.position = _operating_system(max(_BUFFER_BYTES, count)), 0
+        start = _buffer.position
+        _buffer.position += count
+        return _buffer.data[start : start + count]
+
+    def __reduce__(self) -> tuple[type[OperatingSystemBits], tuple[()]]:
+        return OperatingSystemBits, ()
+
+
+class SeededBits:
+    """Bits that repeat for the same seed. For studies and tests only; they void every promise."""
+
+    seeded = True
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def integer(self, bits: int) -> int:
+        count = (bits + 7) // 8
+        return int.from_bytes(self._generator.bytes(count), "little") >> (8 * count - bits)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(self._generator.bytes(8 * count), dtype=np.uint64)
+
+
+def source_of(random_state: int | BitSource | None) -> BitSource:
+    """The bit source meant by ``random_state``: the operating system for None, otherwise a seeded one."""
+    if random_state is None:
+        return OperatingSystemBits()
+    if isinstance(random_state, bool):
+        raise InvalidInput("random_state must be None, an integer or a bit source, not a bool")
+    if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise InvalidInput(f"random_state must not be negative, got {random_state}")
+        return SeededBits(int(random_state))
+    if isinstance(random_state, np.random.RandomState):
+        return SeededBits(int(random_state.randint(2**31)))
+    if hasattr(random_state, "integer") and hasattr(random_state, "words"):
+        return random_state
+    raise InvalidInput(f"random_state must be None, an integer or a bit source, got {type(random_state).__name__}")
