@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from epsilearn import statistics as statistics
     from epsilearn.composition import compose as compose
     from epsilearn.composition import parallel as parallel
-    from epsilearn.explain import explain as explain
+    from epsilearn.explanation import explain as explain
     from epsilearn.guarantee import Guarantee as Guarantee
     from epsilearn.ledger import Ledger as Ledger
     from epsilearn.mechanisms import AboveThreshold as AboveThreshold
@@ -28,7 +28,7 @@ _HOMES = {
     "Guarantee": "guarantee",
     "Ledger": "ledger",
     "compose": "composition",
-    "explain": "explain",
+    "explain": "explanation",
     "exponential": "mechanisms",
     "gaussian": "mechanisms",
     "k_norm": "mechanisms",

@@ -78,7 +78,7 @@ class Curve:
         """A delta such that (epsilon, delta) is promised; 1 where nothing is."""
         return _least_delta(self.epsilon, epsilon)
 
-    def loss_distribution(self, interval: float) -> Any | None:
+    def loss_distribution(self, interval: float) -> Any | None:  # noqa: ARG002 - some curves have none
         """dp-accounting's pessimistic privacy-loss distribution, if it has one."""
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import Any
 
 from epsilearn.errors import InvalidInput
 
@@ -52,13 +53,13 @@ def check_budget(epsilon: object, delta: object = 0.0) -> tuple[float, float]:
     return eps, share
 
 
-def check_bounds(bounds: object) -> tuple[float, float]:
+def check_bounds(bounds: Any) -> tuple[float, float]:
     """A pair of finite numbers, the lower one first."""
     try:
-        low, high = bounds  # type: ignore[misc]
+        first, second = bounds
     except (TypeError, ValueError):
         raise InvalidInput(f"bounds must be a pair (lower, upper), got {bounds!r}") from None
-    low, high = _real("the lower bound", low), _real("the upper bound", high)
+    low, high = _real("the lower bound", first), _real("the upper bound", second)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InvalidInput(f"bounds must be finite, got ({low}, {high})")
     if not low < high:

@@ -263,7 +263,7 @@ def parallel(*guarantees: Guarantee, partition: str) -> Guarantee:
         Guarantee.from_budget(math.inf if voided else epsilon, delta, void_reason=voided),
         mechanism=f"{len(guarantees)} disjoint parts",
         theorem=f"parallel composition by {partition}: {how}",
-        assumptions=_union(guarantees) + (f"parts are disjoint and fixed by {partition}",),
+        assumptions=(*_union(guarantees), f"parts are disjoint and fixed by {partition}"),
         rows_per_person=guarantees[0].rows_per_person,
         relation=guarantees[0].relation,
         null_records=by_attribute,
@@ -291,5 +291,3 @@ def _flatten(curves: Sequence[Curve]) -> list[Curve]:
 
 def _union(guarantees: Sequence[Guarantee]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions))
-
-

@@ -12,7 +12,7 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from epsilearn.explain import Explanation
+    from epsilearn.explanation import Explanation
 
 __all__ = ["REPLACE_ONE", "Guarantee", "LedgerStamp"]
 
@@ -117,7 +117,7 @@ class Guarantee:
 
     def explain(self) -> Explanation:
         """What this promise means for an adversary, in words and numbers."""
-        from epsilearn.explain import explain
+        from epsilearn.explanation import explain
 
         if self.void_reason:
             raise InvalidInput(f"nothing is promised ({self.void_reason}), so there is nothing to explain")

@@ -274,5 +274,3 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-
-

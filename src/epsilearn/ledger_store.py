@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,9 +180,7 @@ class Book:
         row = {**vars(entry), "content": _canonical(content), "totals": _canonical(_totals_to_dict(totals))}
         self._connection.execute(_entries.insert().values(**row))
         self._connection.execute(
-            _ledgers.update()
-            .where(_ledgers.c.dataset == self.dataset)
-            .values(head=entry.hash, length=entry.number)
+            _ledgers.update().where(_ledgers.c.dataset == self.dataset).values(head=entry.hash, length=entry.number)
         )
         self.head, self.length = entry.hash, entry.number
         return entry
@@ -225,7 +222,7 @@ class Store:
             if not sa.inspect(connection).has_table(_versions.name):
                 metadata.create_all(connection)
                 for statement in _APPEND_ONLY.get(connection.dialect.name, []):
-                    connection.execute(sa.DDL(statement))
+                    connection.exec_driver_sql(statement)
                 connection.execute(_versions.insert().values(version=_VERSION))
             _check_version(connection)
             taken = _ledgers.select().where(_ledgers.c.dataset == header.dataset)
@@ -300,7 +297,9 @@ class Store:
                 parsed = parsed.set(drivername="postgresql+psycopg")
             return Store(sa.create_engine(parsed, poolclass=NullPool), parsed.render_as_string(hide_password=True))
         except ModuleNotFoundError as error:
-            raise LedgerError(f"this ledger needs {error.name}; install it with `pip install epsilearn[postgresql]`") from error
+            raise LedgerError(
+                f"this ledger needs {error.name}; install it with `pip install epsilearn[postgresql]`"
+            ) from error
         except (ArgumentError, NoSuchModuleError) as error:
             raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from error
 
@@ -321,7 +320,7 @@ def _sqlite_path(url: str) -> Path | None:
         return None
     if not url or url == ":memory:" or "\0" in url:
         raise LedgerError("a ledger must be a file or a database: it has to outlive this process")
-    return Path(os.path.abspath(url))
+    return Path(url).absolute()
 
 
 def _sqlite_engine(path: Path, mode: str) -> sa.Engine:

@@ -114,4 +114,3 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, rows_per_pe
     if delta == 0:
         raise InvalidInput("Gaussian noise needs delta > 0; for a pure guarantee use Laplace or K-norm noise")
     return round_up(most_sensitivity(sensitivity, rows_per_person) / Fraction(gaussian_shift(epsilon, delta)))
-

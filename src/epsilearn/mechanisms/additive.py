@@ -183,9 +183,9 @@ def _add(
     random_state: int | BitSource | None,
 ) -> Release:
     grid = _grid(law, grid)
-    with spending(promise, ledger, purpose, random_state) as (source, promise):
+    with spending(promise, ledger, purpose, random_state) as (source, stamped):
         noisy = release(values, radius(source), quantile, source, grid)
-        return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), promise, law)
+        return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), stamped, law)
 
 
 def _grid(law: NoiseLaw, wanted: int | None) -> int:
@@ -223,11 +223,11 @@ def _needs_exactness(values: Sequence[Any]) -> bool:
     """Whether these are integers or fractions that doubles would round."""
     if not all(type(v) in (int, Fraction) for v in values):
         return False
-    return any(isinstance(v, Fraction) or abs(v) > 1 << 53 for v in values)
+    return any(type(v) is Fraction or abs(v) > float(1 << 53) for v in values)
 
 
 def _bounded(value: int | Fraction) -> int | Fraction:
-    if abs(value) > 1 << 1000:
+    if not -(1 << 1000) <= value <= 1 << 1000:
         raise InvalidInput("a value to be released is beyond 1e301; check the computation before it")
     return value
 
@@ -235,4 +235,3 @@ def _bounded(value: int | Fraction) -> int | Fraction:
 def _assumptions(sensitivity: float, norm: str) -> tuple[str, ...]:
     declared = f"the value's {norm} sensitivity is at most {float(sensitivity):g}"
     return ("n is public", declared, "the operating system's random bits are fair")
-

@@ -21,9 +21,7 @@ _STRETCH = 1 << 16
 _SHORT = 64
 
 
-def noisy_argmax(
-    scores: NDArray[np.float64], scale: float, source: BitSource, quantile: Quantile = GUMBEL
-) -> int:
+def noisy_argmax(scores: NDArray[np.float64], scale: float, source: BitSource, quantile: Quantile = GUMBEL) -> int:
     """The index of the greatest ``score + scale * noise``, exactly."""
     if len(scores) <= _SHORT:
         indices, words = np.arange(len(scores)), source.words(len(scores))

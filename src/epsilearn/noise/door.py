@@ -107,9 +107,7 @@ def _many(
     middle, radius = _as_interval(scale)
     out = np.empty(len(values))
     doubtful = np.empty(len(values), np.int64)
-    count = round_to_grid(
-        words, values, middle, radius, table.coefficients, table.errors, 2.0**grid, out, doubtful
-    )
+    count = round_to_grid(words, values, middle, radius, table.coefficients, table.errors, 2.0**grid, out, doubtful)
     for index in doubtful[:count]:
         out[index] = _one(float(values[index]), scale, quantile, source, int(words[index]), grid)
     return out

@@ -121,10 +121,10 @@ def _horner_rounding(coefficients: NDArray[np.float64]) -> arb:
 
 def build() -> dict[str, NDArray[np.float64]]:
     """Compute and certify every table. Takes a few seconds."""
-    arrays = {}
+    arrays: dict[str, NDArray[np.float64]] = {}
     for name, series in SERIES.items():
-        coefficients = np.zeros((CELLS + 2, DEGREE + 1))
-        errors = np.full(CELLS + 2, math.inf)
+        coefficients: NDArray[np.float64] = np.zeros((CELLS + 2, DEGREE + 1))
+        errors: NDArray[np.float64] = np.full(CELLS + 2, math.inf)
         for row in range(CELLS):
             octave, cell = FIRST_OCTAVE + (row >> CELL_BITS), row & ((1 << CELL_BITS) - 1)
             with precision(256):
@@ -150,5 +150,5 @@ def table_of(quantile: Quantile) -> Table:
 
 
 if __name__ == "__main__":
-    np.savez_compressed(_PATH, **build())
+    np.savez_compressed(_PATH, allow_pickle=False, **build())
     print(f"wrote {_PATH.name}")

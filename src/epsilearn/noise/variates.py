@@ -83,7 +83,7 @@ class Constant:
     def __init__(self, number: float | int | Fraction) -> None:
         self._number = number
 
-    def ball(self, bits: int) -> arb:
+    def ball(self, bits: int) -> arb:  # noqa: ARG002 - it is known already
         return ball(self._number)
 
 
@@ -161,4 +161,3 @@ def decide(difference: Callable[[int], arb]) -> bool:
         return False if value < 0 else None
 
     return refine(sign)
-

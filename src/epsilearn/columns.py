@@ -1,0 +1,92 @@
+"""Columns of numbers from anywhere: numpy, pandas, polars, Arrow, plain lists. Checked, never quoted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.errors import InvalidInput
+
+__all__ = ["as_booleans", "as_labels", "as_numbers"]
+
+
+def as_numbers(column: Any, name: str = "the column") -> NDArray[np.float64]:
+    """The column as finite doubles; anything else is an error before anything is spent."""
+    array = _as_array(column, name)
+    if array.dtype.kind == "b":
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name} holds no numbers (its type is {_type_name(column, array)}); convert it first")
+    array = array.astype(np.float64, copy=False)
+    if not np.isfinite(array).all():
+        raise InvalidInput(
+            f"{name} has missing, NaN or infinite values; drop or fill them by a rule that does not look at the data"
+        )
+    return array
+
+
+def as_booleans(column: Any, name: str = "the column") -> NDArray[np.bool_]:
+    """The column as true and false; 0 and 1 will do."""
+    array = _as_array(column, name)
+    if array.dtype.kind == "O" and all(isinstance(v, (bool, np.bool_)) for v in array):
+        array = array.astype(np.bool_)
+    if array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all():
+        array = array.astype(np.bool_)
+    if array.dtype.kind != "b":
+        raise InvalidInput(f"{name} must hold true/false or 0/1, one for each row")
+    return array
+
+
+def as_labels(column: Any, categories: list[Any], name: str = "the column") -> NDArray[np.int64]:
+    """The position of each value among the public categories; an unknown value is an error."""
+    if len(set(categories)) != len(categories) or not categories:
+        raise InvalidInput("categories must be a list of different values, at least one")
+    positions = {category: i for i, category in enumerate(categories)}
+    try:
+        return np.array([positions[value] for value in _as_array(column, name).tolist()], np.int64)
+    except (KeyError, TypeError):
+        raise InvalidInput(
+            f"{name} has a value that is missing or not among the declared categories; declare every category"
+        ) from None
+
+
+def _as_array(column: Any, name: str) -> NDArray[Any]:
+    if isinstance(column, (str, bytes, dict)) or column is None:
+        raise InvalidInput(f"{name} must be a column of values, got {type(column).__name__}")
+    try:
+        array = _through_arrow(column) if hasattr(column, "__arrow_c_stream__") else np.asarray(column)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} cannot be read as one column of values") from None
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} must be one-dimensional, got {array.ndim} dimensions; choose one column")
+    if array.size == 0:
+        raise InvalidInput(f"{name} is empty; there must be at least one row")
+    return array
+
+
+def _through_arrow(column: Any) -> NDArray[Any]:
+    """pandas, polars and Arrow columns speak Arrow's C interface; nulls become NaN or None, never a guess."""
+    import pyarrow as pa
+
+    chunked = pa.chunked_array(column)
+    if pa.types.is_decimal(chunked.type):
+        chunked = chunked.cast(pa.float64())
+    if pa.types.is_dictionary(chunked.type):
+        chunked = chunked.cast(chunked.type.value_type)
+    if pa.types.is_boolean(chunked.type) and chunked.null_count:
+        raise ValueError
+    if pa.types.is_integer(chunked.type) and chunked.null_count:
+        chunked = chunked.cast(pa.float64())
+    if (
+        pa.types.is_string(chunked.type)
+        or pa.types.is_large_string(chunked.type)
+        or pa.types.is_string_view(chunked.type)
+    ):
+        return np.array(chunked.to_pylist(), dtype=object)
+    return np.asarray(chunked.to_numpy())
+
+
+def _type_name(column: Any, array: NDArray[Any]) -> str:
+    return str(getattr(column, "dtype", getattr(column, "type", array.dtype)))
