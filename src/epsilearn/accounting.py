@@ -311,8 +311,7 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
 
     best = min(ORDERS, key=at)
     polished = minimize_scalar(
-        lambda log_excess: at(1 + math.exp(log_excess)),
-        bracket=None,
+        lambda log_excess: min(at(1 + math.exp(log_excess)), 1e100),
         bounds=(math.log(best - 1) - 0.7, math.log(best - 1) + 0.7),
         method="bounded",
         options={"xatol": 1e-10},

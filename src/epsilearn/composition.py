@@ -39,8 +39,7 @@ class Composite(Curve):
 
     @property
     def pure(self) -> float:
-        pures = [part.pure for part in self.parts]
-        return math.inf if math.inf in pures else round_up(sum(map(exact, pures), Fraction(0)))
+        return _sum_up([part.pure for part in self.parts])
 
     @property
     def failure(self) -> float:
@@ -66,7 +65,7 @@ class Composite(Curve):
 
 
 def _sum_up(numbers: Sequence[float]) -> float:
-    return math.inf if math.inf in numbers else round_up(sum(map(Fraction, numbers), Fraction(0)))
+    return math.inf if math.inf in numbers else round_up(sum(map(exact, numbers), Fraction(0)))
 
 
 def _basic(curve: Composite, delta: float) -> float:

@@ -21,7 +21,7 @@ from epsilearn.guarantee import Guarantee
 __all__ = ["RENYI_ORDERS", "Filter", "Totals"]
 
 Totals = dict[str, Fraction]
-RENYI_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
+RENYI_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 _NEVER = Fraction(10) ** 30  # a cost that no limit admits, where a curve has no such bound
 
 
@@ -69,7 +69,11 @@ class Filter:
 
     def add(self, totals: Totals, guarantee: Guarantee) -> Totals:
         """The totals after one more release."""
-        return {name: total + _cost(name, guarantee) for name, total in totals.items()}
+        curve = _charged(guarantee, [name for name in totals if name == "rho" or name.startswith("renyi")])
+        plain = {"epsilon": exact(guarantee.epsilon), "delta": exact(guarantee.delta)}
+        return {
+            name: total + (plain[name] if name in plain else _moment(name, curve)) for name, total in totals.items()
+        }
 
     def admits(self, totals: Totals) -> bool:
         return any(all(totals[name] <= limit for name, limit in clause.items()) for clause in self.clauses)
@@ -103,25 +107,19 @@ def _ratio(total: Fraction, limit: Fraction) -> Fraction:
     return total / limit if limit else Fraction(int(total > 0))
 
 
-def _cost(name: str, guarantee: Guarantee) -> Fraction:
-    if name == "epsilon":
-        return exact(guarantee.epsilon)
-    if name == "delta":
-        return exact(guarantee.delta)
-    curve = _concentrated(guarantee)
+def _charged(guarantee: Guarantee, moments: list[str]) -> Curve:
+    """The finer curve where it bounds any of these moments, else the plain (epsilon, delta)."""
+    if any(_moment(name, guarantee.curve) < _NEVER for name in moments):
+        return guarantee.curve
+    return Guarantee.from_budget(guarantee.epsilon, guarantee.delta).curve
+
+
+def _moment(name: str, curve: Curve) -> Fraction:
+    """What a curve adds to a total of this name."""
     if name == "failure":
         return Fraction(curve.failure)
     cost = curve.rho if name == "rho" else curve.renyi(float(name.split()[1]))
     return Fraction(cost) if math.isfinite(cost) else _NEVER
-
-
-def _concentrated(guarantee: Guarantee) -> Curve:
-    """The curve to charge: the finer one where it bounds moments, else the plain (epsilon, delta)."""
-    curve = guarantee.curve
-    if math.isfinite(curve.renyi(RENYI_ORDERS[0])):
-        return curve
-    plain = Guarantee.from_budget(guarantee.epsilon, guarantee.delta)
-    return plain.curve
 
 
 def _most_rho(epsilon: float, delta: float) -> Fraction:

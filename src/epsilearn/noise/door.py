@@ -127,7 +127,7 @@ def _grid_point(steps: int, grid: int) -> float:
     try:
         return math.ldexp(float(steps), grid)
     except OverflowError:
-        return math.copysign(sys.float_info.max, steps)
+        return sys.float_info.max if steps > 0 else -sys.float_info.max
 
 
 def check_values(values: NDArray[np.float64]) -> None:

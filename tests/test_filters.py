@@ -1,0 +1,131 @@
+"""Filters: sound for requests chosen on the way, and no stingier than they must be."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from epsilearn import Guarantee
+from epsilearn.accounting import GaussianShift
+from epsilearn.errors import InvalidInput
+from epsilearn.filters import RENYI_ORDERS, Filter
+
+
+def spend_all(rule: Filter, guarantee: Guarantee) -> int:
+    totals, count = rule.zero(), 0
+    while rule.admits(after := rule.add(totals, guarantee)):
+        totals, count = after, count + 1
+    return count
+
+
+def gaussian(shift: float, delta: float = 1e-8) -> Guarantee:
+    return Guarantee(GaussianShift(shift).epsilon(delta), delta, curve=GaussianShift(shift))
+
+
+def test_pure_sums_are_exact_decimals():
+    assert spend_all(Filter.of("pure", 1.0, 0.0), Guarantee.pure(0.1)) == 10
+    assert spend_all(Filter.of("pure", 0.3, 0.0), Guarantee.pure(0.1)) == 3
+
+
+@pytest.mark.parametrize("rule", ["zcdp", "renyi"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.2, 1e-9), (5.0, 1e-4)])
+def test_gaussian_runs_stay_within_the_budget_and_use_most_of_it(rule, epsilon, delta):
+    """The exact total of k equal Gaussians is one Gaussian of shift sqrt(k) times larger."""
+    shift = 0.01 * epsilon
+    count = spend_all(Filter.of(rule, epsilon, delta), gaussian(shift))
+    assert GaussianShift(shift * math.sqrt(count)).epsilon(delta) <= epsilon
+    # With 5 % less noise the same run would break the promise, or waste is below a third of the shift.
+    assert GaussianShift(1.45 * shift * math.sqrt(count)).epsilon(delta) > epsilon
+
+
+@pytest.mark.parametrize("rule", ["zcdp", "renyi"])
+def test_plain_sums_always_remain_possible(rule):
+    assert spend_all(Filter.of(rule, 1.0, 1e-6), Guarantee.pure(0.5)) == 2
+
+
+def test_debits_with_their_own_delta_use_up_delta():
+    rule = Filter.of("zcdp", 1.0, 1e-6)
+    assert spend_all(rule, Guarantee.from_budget(0.001, 1e-7)) == 2  # a quarter of delta, either way
+    assert spend_all(Filter.of("pure", 1.0, 1e-6), Guarantee.from_budget(0.001, 1e-7)) == 10
+
+
+@pytest.mark.parametrize("rule_name", ["zcdp", "renyi"])
+@pytest.mark.parametrize("small_after", [+1, -1])
+def test_adaptive_choice_between_the_clauses_cannot_overspend(rule_name, small_after):
+    """An adversary sees one randomised response and then picks one large release or many small ones.
+
+    The exact hockey-stick divergence of the whole interaction, enumerated over branches, stays below delta.
+    """
+    epsilon, delta, first = 2.0, 1e-3, 0.3
+    rule = Filter.of(rule_name, epsilon, delta)
+    start = rule.add(rule.zero(), Guarantee.pure(first))
+
+    def continuation(each: float) -> int:
+        totals, count = start, 0
+        while rule.admits(after := rule.add(totals, Guarantee.pure(each))):
+            totals, count = after, count + 1
+        return count
+
+    branches = {small_after: (0.05, continuation(0.05)), -small_after: (1.7, continuation(1.7))}
+    total = 0.0
+    for sign, (each, count) in branches.items():
+        truths = np.arange(count + 1)
+        loss = sign * first + (2 * truths - count) * each
+        weights = stats.binom.pmf(truths, count, 1 / (1 + math.exp(-each))) / (1 + math.exp(-sign * first))
+        total += float((weights * np.maximum(0, -np.expm1(epsilon - loss))).sum())
+    assert 0 < total <= delta
+    # Both clauses were used to the full: one large release fits exactly, the small ones go far beyond the plain sum.
+    assert branches[-small_after][1] == 1
+    assert first + 0.05 * branches[small_after][1] > 2 * epsilon
+
+
+def test_renyi_clauses_share_delta():
+    rule = Filter.of("renyi", 1.0, 1e-6)
+    for clause in rule.clauses[1:]:
+        (name,) = (n for n in clause if n.startswith("renyi"))
+        order, limit = float(name.split()[1]), float(clause[name])
+        converted = limit + math.log1p(-1 / order) - (math.log(0.5e-6 / len(RENYI_ORDERS)) + math.log(order)) / (order - 1)
+        assert converted <= 1.0 + 1e-12
+        assert converted == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["pure", "zcdp", "renyi"])
+def test_what_remains_is_admitted_and_a_little_more_is_not(rule):
+    filter_ = Filter.of(rule, 1.0, 0.0 if rule == "pure" else 1e-6)
+    totals = filter_.add(filter_.zero(), Guarantee.pure(0.37))
+    left = filter_.remaining(totals)
+    assert filter_.admits(filter_.add(totals, Guarantee.pure(left)))
+    assert not filter_.admits(filter_.add(totals, Guarantee.pure(left * (1 + 1e-6) + 1e-8)))
+    assert 0 < filter_.used(totals) < 1
+
+
+def test_an_empty_budget_has_nothing_left():
+    rule = Filter.of("pure", 1.0, 0.0)
+    totals = rule.add(rule.zero(), Guarantee.pure(1.0))
+    assert rule.remaining(totals) == 0.0
+    assert rule.used(totals) == 1.0
+
+
+def test_stored_rules_read_back_exactly():
+    for rule in ("zcdp", "renyi", "pure"):
+        filter_ = Filter.of(rule, 0.7, 1e-6)
+        assert Filter.from_dict(filter_.to_dict()) == filter_
+    assert Filter.of("pure", 0.7, 0.0).clauses[0]["epsilon"] == Fraction(7, 10)
+
+
+def test_a_promise_without_moments_falls_back_on_its_epsilon_and_delta():
+    from epsilearn.accounting import Renyi
+
+    odd = Guarantee(0.5, 1e-7, curve=Renyi((64.0,), (0.2,)))
+    totals = Filter.of("zcdp", 5.0, 1e-5).add(Filter.of("zcdp", 5.0, 1e-5).zero(), odd)
+    assert totals["rho"] == Fraction(1, 8)
+
+
+@pytest.mark.parametrize(("rule", "delta"), [("zcdp", 0.0), ("renyi", 0.0), ("magic", 1e-6)])
+def test_rules_that_do_not_fit_are_refused(rule, delta):
+    with pytest.raises(InvalidInput, match="rule"):
+        Filter.of(rule, 1.0, delta)
