@@ -58,7 +58,19 @@ def postgres_server() -> Iterator[str]:
         [binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], check=True, **quiet, **as_user
     )
     server = subprocess.Popen(
-        [binaries / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder, "-c", "max_connections=60"],
+        [
+            binaries / "postgres",
+            "-D",
+            data,
+            "-p",
+            str(port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            folder,
+            "-c",
+            "max_connections=60",
+        ],
         **quiet,
         **as_user,
     )

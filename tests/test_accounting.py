@@ -87,7 +87,9 @@ def test_laplace_against_quadrature(epsilon):
 @pytest.mark.parametrize("order", [1.5, 2.0, 7.0])
 def test_renyi_divergences_against_quadrature(order):
     p, q = stats.laplace(0.7), stats.laplace(0)
-    assert LaplaceShift(0.7).renyi(order) == pytest.approx(renyi_by_quadrature(p, q, order, -60, 60, (0, 0.7)), rel=1e-6)
+    assert LaplaceShift(0.7).renyi(order) == pytest.approx(
+        renyi_by_quadrature(p, q, order, -60, 60, (0, 0.7)), rel=1e-6
+    )
     p, q = stats.norm(0.7), stats.norm(0)
     assert GaussianShift(0.7).renyi(order) == pytest.approx(renyi_by_quadrature(p, q, order, -40, 40, (0,)), rel=1e-6)
     yes = math.exp(0.7) / (1 + math.exp(0.7))
@@ -132,6 +134,24 @@ def test_exponential_mechanism_respects_its_rho():
         for order in (1.5, 3.0, 10.0):
             exact = math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
             assert exact <= curve.renyi(order) + 1e-12
+
+
+def test_extreme_curves_stay_upper_bounds():
+    assert Pure(1e-38).epsilon(0.0) == 1e-38
+    assert Pure(1e-38).epsilon(1e-60) <= 1e-38
+    assert Pure(1e300).renyi(2.0) == 1e300
+    assert Pure(1e300).delta(1.0) == LaplaceShift(1e300).delta(1.0) == 1.0
+    assert Pure(1e300).epsilon(0.5) == 1e300
+
+
+def test_products_round_up():
+    from fractions import Fraction
+
+    for order in (1.1, 1.3, 7.7):
+        for rho in (0.1, 0.3, 1e-7):
+            assert Fraction(ZeroConcentrated(rho).renyi(order)) >= Fraction(order) * Fraction(rho)
+            total = Composite((ZeroConcentrated(rho),) * 7).renyi(order)
+            assert Fraction(total) >= 7 * Fraction(order) * Fraction(rho)
 
 
 def test_nothing_is_promised_at_delta_zero_by_a_gaussian():

@@ -125,13 +125,27 @@ def test_what_cannot_be_composed():
         compose(Guarantee.pure(1.0), delta=1.5)
 
 
+def test_odd_combinations():
+    from epsilearn.accounting import Renyi
+
+    assert compose(Guarantee.pure(0.001), delta=0.5).epsilon > 0
+    curve = Renyi((2.0, 64.0), (0.01, 0.2))
+    odd = Guarantee(curve.epsilon(1e-6), 1e-6, curve=curve)
+    assert compose(odd, Guarantee.pure(0.1), delta=1e-5).epsilon < math.inf
+    assert compose(Guarantee.pure(1e300), Guarantee.pure(1.0), delta=1e-6).epsilon >= 1e300
+
+
 def test_a_tiny_delta_falls_back_on_rigorous_rules():
     total = compose(*[Guarantee(0.3, curve=BoundedRange(0.3))] * 50, delta=1e-30)
     assert total.epsilon < 15.0
     assert total.theorem != "privacy-loss distributions"
 
 
-PARTS = [Guarantee.pure(0.5, null_records=True), Guarantee.pure(0.2, null_records=True), Guarantee.pure(0.4, null_records=True)]
+PARTS = [
+    Guarantee.pure(0.5, null_records=True),
+    Guarantee.pure(0.2, null_records=True),
+    Guarantee.pure(0.4, null_records=True),
+]
 
 
 def test_parts_by_index_cost_the_largest():

@@ -58,6 +58,19 @@ def test_no_private_pair_moves_beliefs_further_than_the_bound(epsilon):
     assert sigma - (1 - sigma) == pytest.approx(bound, rel=1e-12)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (1.0, 1e-3)])
+def test_with_delta_beliefs_about_two_values_move_too_far_only_rarely(epsilon, delta):
+    """On the dominating pair, the chance of a shift beyond the bound stays below the stated exception."""
+    meaning = explain(epsilon, delta)
+    yes, no = ((1 - delta) / (1 + math.exp(s * epsilon)) for s in (-1, 1))
+    p, q = np.array([delta, yes, no, 0.0]), np.array([0.0, no, yes, delta])
+    for prior in np.linspace(0.01, 0.99, 99):
+        posterior = prior * p / (prior * p + (1 - prior) * q)
+        too_far = np.abs(posterior - prior) > meaning.posterior_shift + 1e-12
+        assert p[too_far].sum() <= meaning.posterior_exception
+        assert q[too_far].sum() <= meaning.posterior_exception
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.0), (0.5, 0.01), (3.0, 0.1)])
 def test_no_test_detects_more(epsilon, delta):
     """All tests on the dominating pair (fail openly with delta, else randomised response), enumerated."""
@@ -79,7 +92,7 @@ def test_words_and_figure(tmp_path):
         assert (tmp_path / name).stat().st_size > 5000
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 30.0, 1e3, 1e8])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 30.0, 1e3, 1e8, 1e300])
 def test_extreme_budgets(epsilon):
     meaning = explain(epsilon)
     assert 0.5 <= meaning.winning_probability <= 1

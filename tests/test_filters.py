@@ -83,12 +83,20 @@ def test_adaptive_choice_between_the_clauses_cannot_overspend(rule_name, small_a
     assert first + 0.05 * branches[small_after][1] > 2 * epsilon
 
 
+@pytest.mark.parametrize("rule", ["zcdp", "renyi"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-6), (5e-3, 1e-10), (1e-5, 1e-12), (100.0, 1e-6)])
+def test_small_and_large_budgets(rule, epsilon, delta):
+    assert spend_all(Filter.of(rule, epsilon, delta), Guarantee.pure(epsilon / 4)) >= 4
+
+
 def test_renyi_clauses_share_delta():
     rule = Filter.of("renyi", 1.0, 1e-6)
     for clause in rule.clauses[1:]:
         (name,) = (n for n in clause if n.startswith("renyi"))
         order, limit = float(name.split()[1]), float(clause[name])
-        converted = limit + math.log1p(-1 / order) - (math.log(0.5e-6 / len(RENYI_ORDERS)) + math.log(order)) / (order - 1)
+        converted = (
+            limit + math.log1p(-1 / order) - (math.log(0.5e-6 / len(RENYI_ORDERS)) + math.log(order)) / (order - 1)
+        )
         assert converted <= 1.0 + 1e-12
         assert converted == pytest.approx(1.0, abs=1e-9)
 

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from epsilearn import Guarantee
-from epsilearn.accounting import GaussianShift
+from epsilearn.accounting import GaussianShift, Pure
+from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import LedgerStamp
 
@@ -38,9 +39,7 @@ def test_it_is_frozen():
 
 
 def test_it_says_what_is_proven_beside_what_is_claimed():
-    assert str(FULL) == (
-        "epsilon = 0.5 (claimed: 0.4), delta = 1e-06, per person with up to 3 records, replace-one"
-    )
+    assert str(FULL) == ("epsilon = 0.5 (claimed: 0.4), delta = 1e-06, per person with up to 3 records, replace-one")
     assert str(FULL.void("seeded")) == "no promise (seeded)"
 
 
@@ -95,6 +94,16 @@ def test_void_promises_explain_nothing():
     with pytest.raises(InvalidInput, match="seeded"):
         Guarantee.pure(1.0).void("seeded").explain()
     assert Guarantee.pure(1.0).explain().epsilon == 1.0
+
+
+def test_the_curve_must_prove_the_promise():
+    with pytest.raises(InvalidInput, match="does not prove"):
+        Guarantee(0.1, curve=Pure(10.0))
+    with pytest.raises(InvalidInput, match="does not prove"):
+        Guarantee(0.1, 1e-9, curve=GaussianShift(1.0))
+    with pytest.raises(InvalidInput, match="at least one part"):
+        Composite(())
+    assert Guarantee.pure(1.0).void("seeded").curve is None
 
 
 def test_a_void_promise_cannot_keep_its_epsilon():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -37,9 +38,11 @@ __all__ = [
 ORDERS: tuple[float, ...] = (
     *(1 + 0.1 * k for k in range(1, 10)),
     *(float(k) for k in range(2, 33)),
-    *(40.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0, 512.0, 1024.0),
+    *(40.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0),
+    *(2.0**k for k in range(9, 41)),
 )
 _PRECISION = 128
+_HUGE = 1e4  # beyond this an epsilon is infinite for every purpose, and its exponential too long to compute
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Curve:
 
     def renyi(self, order: float) -> float:
         """The Renyi divergence of the given order, above 1."""
-        return order * self.rho
+        return _scaled(order, self.rho)
 
     def epsilon(self, delta: float) -> float:
         """An epsilon such that (epsilon, delta) is promised; infinite where nothing is."""
@@ -77,6 +80,10 @@ class Curve:
     def delta(self, epsilon: float) -> float:
         """A delta such that (epsilon, delta) is promised; 1 where nothing is."""
         return _least_delta(self.epsilon, epsilon)
+
+    def supports(self, epsilon: float, delta: float) -> bool:
+        """Whether the curve proves (epsilon, delta), up to the last digits."""
+        return self.epsilon(delta) <= epsilon * (1 + 1e-9)
 
     def loss_distribution(self, interval: float) -> Any | None:  # noqa: ARG002 - some curves have none
         """dp-accounting's pessimistic privacy-loss distribution, if it has one."""
@@ -114,6 +121,8 @@ class Pure(Curve):
             return round_up(ball(exact(self.bound)) ** 2 / 2)
 
     def renyi(self, order: float) -> float:
+        if self.bound > _HUGE:
+            return self.bound
         with precision(_PRECISION + 64):
             eps, a = ball(exact(self.bound)), ball(order)
             likely, rare = 1 / (1 + (-eps).exp()), 1 / (1 + eps.exp())
@@ -123,16 +132,22 @@ class Pure(Curve):
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.bound:
             return 0.0
+        if self.bound > _HUGE:
+            return 1.0
         with precision(_PRECISION):
             eps = ball(exact(self.bound))
             return min(1.0, round_up((eps.exp() - ball(epsilon).exp()) / (1 + eps.exp())))
 
     def epsilon(self, delta: float) -> float:
         # delta = (e**bound - e**epsilon) / (1 + e**bound), solved for epsilon.
+        if delta == 0 or self.bound > _HUGE:
+            return self.bound
         with precision(_PRECISION):
             eps = ball(exact(self.bound))
             inside = eps.exp() - ball(delta) * (1 + eps.exp())
-            return max(0.0, min(self.bound, round_up(inside.log()))) if inside > 1 else 0.0
+            if inside <= 1:
+                return 0.0
+            return min(self.bound, round_up(inside.log())) if inside > 1 else self.bound
 
     def loss_distribution(self, interval: float) -> Any:
         return _from_parameters(self.bound, 0.0, interval)
@@ -150,7 +165,7 @@ class BoundedRange(Pure):
             return round_up(ball(exact(self.bound)) ** 2 / 8)
 
     def renyi(self, order: float) -> float:
-        return min(super().renyi(order), order * self.rho)
+        return min(super().renyi(order), _scaled(order, self.rho))
 
 
 @dataclass(frozen=True)
@@ -160,6 +175,8 @@ class LaplaceShift(Pure):
     kind: ClassVar[str] = "laplace"
 
     def renyi(self, order: float) -> float:
+        if self.bound > _HUGE:
+            return self.bound
         with precision(_PRECISION + 64):
             eps, a = ball(exact(self.bound)), ball(order)
             moment = (a * ((a - 1) * eps).exp() + (a - 1) * (-a * eps).exp()) / (2 * a - 1)
@@ -168,6 +185,8 @@ class LaplaceShift(Pure):
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.bound:
             return 0.0
+        if self.bound > _HUGE:
+            return 1.0
         with precision(_PRECISION):
             return round_up(1 - ((ball(epsilon) - ball(exact(self.bound))) / 2).exp())
 
@@ -242,6 +261,9 @@ class GaussianShift(Curve):
 
     def epsilon(self, delta: float) -> float:
         return _least_epsilon(self.delta, delta) if delta > 0 else math.inf
+
+    def supports(self, epsilon: float, delta: float) -> bool:
+        return self.delta(epsilon) <= delta * (1 + 1e-9)
 
     def loss_distribution(self, interval: float) -> Any:
         from dp_accounting.pld import privacy_loss_distribution as pld
@@ -361,6 +383,10 @@ def _from_parameters(epsilon: float, delta: float, interval: float) -> Any:
 
     parameters = common.DifferentialPrivacyParameters(epsilon, delta)
     return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+
+
+def _scaled(factor: float, bound: float) -> float:
+    return round_up(Fraction(factor) * Fraction(bound)) if math.isfinite(bound) else math.inf
 
 
 def gaussian_sum(shifts: list[float]) -> arb:

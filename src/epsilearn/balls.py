@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from flint import arb, ctx, fmpq, fmpz
 
-__all__ = ["ball", "exact", "precision", "round_down", "round_up"]
+__all__ = ["ball", "decimal_down", "decimal_up", "exact", "precision", "round_down", "round_up"]
 
 # flint keeps its working precision in one global. The lock keeps two threads from restoring each
 # other's value; it is renewed in a forked child, where another thread may have held it for ever.
@@ -83,10 +83,8 @@ def round_up(number: float | int | Fraction | arb) -> float:
     """
     bound = _bound(number, upper=True)
     nearest = _to_float(bound)
-    while not (Fraction(nearest) >= bound and exact(nearest) >= bound):
+    while math.isfinite(nearest) and not (Fraction(nearest) >= bound and exact(nearest) >= bound):
         nearest = math.nextafter(nearest, math.inf)
-        if math.isinf(nearest):
-            break
     return nearest
 
 
@@ -94,9 +92,27 @@ def round_down(number: float | int | Fraction | arb) -> float:
     """The greatest double that is certainly not above ``number``, read as a double and as a decimal."""
     bound = _bound(number, upper=False)
     nearest = _to_float(bound)
-    while not (Fraction(nearest) <= bound and exact(nearest) <= bound):
+    while math.isfinite(nearest) and not (Fraction(nearest) <= bound and exact(nearest) <= bound):
         nearest = math.nextafter(nearest, -math.inf)
     return nearest
+
+
+def decimal_up(number: Fraction) -> float:
+    """The least double whose decimal is not below ``number``: for budgets, which are decimals.
+
+    Examples
+    --------
+    >>> decimal_up(exact(0.1) + exact(0.2))
+    0.3
+    """
+    nearest = _to_float(number)
+    return nearest if math.isinf(nearest) or exact(nearest) >= number else math.nextafter(nearest, math.inf)
+
+
+def decimal_down(number: Fraction) -> float:
+    """The greatest double whose decimal is not above ``number``."""
+    nearest = _to_float(number)
+    return nearest if exact(nearest) <= number else math.nextafter(nearest, -math.inf)
 
 
 def _bound(number: float | int | Fraction | arb, *, upper: bool) -> Fraction:
@@ -113,4 +129,4 @@ def _to_float(bound: Fraction) -> float:
     try:
         return float(bound)
     except OverflowError:
-        return math.copysign(math.inf, bound) if bound > 0 else -math.inf
+        return math.inf if bound > 0 else -math.inf

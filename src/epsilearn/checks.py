@@ -14,7 +14,10 @@ __all__ = ["check_bounds", "check_budget", "check_integer", "check_positive", "c
 def _real(name: str, number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, Real):
         raise InvalidInput(f"{name} must be a number, got {type(number).__name__}")
-    return float(number)
+    try:
+        return float(number)
+    except OverflowError:
+        raise InvalidInput(f"{name} is beyond the doubles") from None
 
 
 def check_positive(name: str, number: object) -> float:
@@ -62,6 +65,8 @@ def check_bounds(bounds: Any) -> tuple[float, float]:
     low, high = _real("the lower bound", first), _real("the upper bound", second)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InvalidInput(f"bounds must be finite, got ({low}, {high})")
+    if not math.isfinite(high - low):
+        raise InvalidInput(f"bounds ({low}, {high}) are too far apart for doubles; rescale the column")
     if not low < high:
         raise InvalidInput(f"the lower bound must be below the upper one, got ({low}, {high})")
     return low, high

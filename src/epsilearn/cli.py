@@ -189,7 +189,8 @@ def stats(
     if guarantee is not None and not guarantee.absolute().parent.is_dir():
         raise InvalidInput(f"cannot write {guarantee}: there is no such folder")
     budget = None if ledger is None else Ledger(ledger, dataset=dataset)
-    values = read_column(file, column)
+    labels = statistic == "count" or categories is not None
+    values = read_column(file, column, as_text=labels)
     released = request(
         values,
         epsilon=epsilon,
@@ -256,10 +257,16 @@ def _as_text(column: Any) -> list[str | None]:
 
 
 def _matches(column: Any, wanted: str) -> list[bool]:
-    texts = _as_text(column)
-    if None in texts:
+    """Which rows hold the wanted value: compared as numbers where the file says they are, else as text."""
+    import pyarrow as pa
+
+    values: list[Any] = column.to_pylist()
+    if None in values:
         raise InvalidInput("the column has missing values; drop or fill them by a rule that does not look at the data")
-    return [text == wanted for text in texts]
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        (number,) = _numbers("--equals", wanted)
+        return [value == number for value in values]
+    return [str(value) == wanted for value in values]
 
 
 def _report(released: Any, title: str, ledger: Any, as_json: bool) -> None:
@@ -365,19 +372,18 @@ def ledger_history(url: Url, dataset: Dataset = None, as_json: AsJson = False) -
     if as_json:
         _print_json(history)
         return
-    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("entry", "epsilon", "delta"):
-        table.add_column(name, justify="right")
-    table.add_column("time (UTC)", no_wrap=True)
-    for name in ("who", "purpose", "status"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, fold in (("time (UTC)", False), ("who", True), ("purpose", True), ("status", False)):
+        table.add_column(name, overflow="fold", no_wrap=not fold)
     for row in history:
         promise = row["guarantee"]
         table.add_row(
             str(row["entry"]),
             f"{promise['epsilon']:g}",
             f"{promise['delta']:g}",
-            row["time"][:19].replace("T", " "),
+            row["time"][:16].replace("T", " "),
             escape(row["who"]),
             escape(row["purpose"]),
             row["status"],

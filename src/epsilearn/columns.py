@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,8 @@ def as_numbers(column: Any, name: str = "the column") -> NDArray[np.float64]:
     array = _as_array(column, name)
     if array.dtype.kind == "b":
         array = array.astype(np.float64)
+    if array.dtype.kind == "O" and all(type(v) in (int, float, bool, Decimal, Fraction) for v in array):
+        array = np.array([_as_float(v) for v in array])
     if array.dtype.kind not in "iuf":
         raise InvalidInput(f"{name} holds no numbers (its type is {_type_name(column, array)}); convert it first")
     array = array.astype(np.float64, copy=False)
@@ -25,6 +30,14 @@ def as_numbers(column: Any, name: str = "the column") -> NDArray[np.float64]:
             f"{name} has missing, NaN or infinite values; drop or fill them by a rule that does not look at the data"
         )
     return array
+
+
+def _as_float(number: Any) -> float:
+    """A number too large for doubles will be clipped to the bounds anyway: the largest double stands for it."""
+    try:
+        return float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -sys.float_info.max
 
 
 def as_booleans(column: Any, name: str = "the column") -> NDArray[np.bool_]:
@@ -56,7 +69,7 @@ def _as_array(column: Any, name: str) -> NDArray[Any]:
     if isinstance(column, (str, bytes, dict)) or column is None:
         raise InvalidInput(f"{name} must be a column of values, got {type(column).__name__}")
     try:
-        array = _through_arrow(column) if hasattr(column, "__arrow_c_stream__") else np.asarray(column)
+        array = _through_arrow(column) if _speaks_arrow(column) else np.asarray(column)
     except (TypeError, ValueError):
         raise InvalidInput(f"{name} cannot be read as one column of values") from None
     if array.ndim != 1:
@@ -66,11 +79,15 @@ def _as_array(column: Any, name: str) -> NDArray[Any]:
     return array
 
 
+def _speaks_arrow(column: Any) -> bool:
+    return hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
+
+
 def _through_arrow(column: Any) -> NDArray[Any]:
     """pandas, polars and Arrow columns speak Arrow's C interface; nulls become NaN or None, never a guess."""
     import pyarrow as pa
 
-    chunked = pa.chunked_array(column)
+    chunked = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [pa.array(column)])
     if pa.types.is_decimal(chunked.type):
         chunked = chunked.cast(pa.float64())
     if pa.types.is_dictionary(chunked.type):

@@ -19,7 +19,7 @@ from epsilearn.accounting import (
     gaussian_sum,
     renyi_epsilon,
 )
-from epsilearn.balls import ball, exact, precision, round_up
+from epsilearn.balls import ball, decimal_up, exact, precision, round_up
 from epsilearn.checks import check_budget
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -37,9 +37,13 @@ class Composite(Curve):
     parts: tuple[Curve, ...]
     kind: ClassVar[str] = "composite"
 
+    def __post_init__(self) -> None:
+        if not self.parts or not all(isinstance(part, Curve) for part in self.parts):
+            raise InvalidInput("a composite curve needs at least one part, each a curve")
+
     @property
     def pure(self) -> float:
-        return _sum_up([part.pure for part in self.parts])
+        return _sum_budgets([part.pure for part in self.parts])
 
     @property
     def failure(self) -> float:
@@ -51,7 +55,10 @@ class Composite(Curve):
 
     def renyi(self, order: float) -> float:
         # Equal parts are computed once.
-        return _sum_up([times * part.renyi(order) for part, times in Counter(self.parts).items()])
+        known = [(part.renyi(order), times) for part, times in Counter(self.parts).items()]
+        if any(math.isinf(loss) for loss, _ in known):
+            return math.inf
+        return round_up(sum((times * Fraction(loss) for loss, times in known), Fraction(0)))
 
     def epsilon(self, delta: float) -> float:
         return self.best(delta)[0]
@@ -60,12 +67,21 @@ class Composite(Curve):
         """The smallest valid total at delta, and the rule that gave it."""
         return min(((rule(self, delta), name) for name, rule in _RULES.items()), key=lambda found: found[0])
 
+    def supports(self, epsilon: float, delta: float) -> bool:  # noqa: ARG002
+        # Too dear to ask each time, and the parts' own (epsilon, delta), which may add up to less, are not known here.
+        return True
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 
 
 def _sum_up(numbers: Sequence[float]) -> float:
-    return math.inf if math.inf in numbers else round_up(sum(map(exact, numbers), Fraction(0)))
+    return math.inf if math.inf in numbers else round_up(sum(map(Fraction, numbers), Fraction(0)))
+
+
+def _sum_budgets(numbers: Sequence[float]) -> float:
+    """Budgets are decimals: ten tenths make one."""
+    return math.inf if math.inf in numbers else decimal_up(sum(map(exact, numbers), Fraction(0)))
 
 
 def _basic(curve: Composite, delta: float) -> float:
@@ -111,7 +127,7 @@ def _equal_pure(curve: Composite, delta: float) -> float:
 
 
 def _optimal(epsilon: Fraction, count: int, delta: float) -> float:
-    if delta == 0:
+    if delta == 0 or epsilon * count > 10_000:
         return math.inf
     with precision(192):
         step = ball(epsilon)
@@ -141,6 +157,8 @@ def _loss_distribution(curve: Composite, delta: float) -> float:
     """Privacy-loss distributions, discretised upward and convolved by dp-accounting."""
     if len(set(curve.parts)) > 64 or delta < 1e-12 or len(curve.parts) > 10_000:
         return math.inf
+    if not all(min(part.pure, part.rho) < 100 for part in curve.parts):
+        return math.inf  # dp-accounting takes exponentials of these
     interval = _interval(curve)
     total, count = None, 0
     for part, times in Counter(curve.parts).items():
@@ -150,9 +168,9 @@ def _loss_distribution(curve: Composite, delta: float) -> float:
         distribution = distribution.self_compose(times) if times > 1 else distribution
         total = distribution if total is None else total.compose(distribution)
         count += times
-    # Fourier transforms round: an l2 error of about one unit roundoff for each level and each factor.
+    # Fourier transforms round: an l2 error of a few unit roundoffs for each level, times the power taken.
     size = total._pmf_remove.size if total is not None else 1
-    slack = 4 * 2.0**-53 * (math.log2(size + 1) + count) * math.sqrt(size)
+    slack = 4 * 2.0**-53 * (math.log2(size + 1) + 1) * count * math.sqrt(size)
     if total is None or delta <= 2 * slack:
         return math.inf
     found = total.get_epsilon_for_delta(delta - slack)
@@ -197,29 +215,34 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     (4.7746, 'optimal composition of equal pure promises')
     """
     _check_alike(guarantees)
-    summed = min(_sum_up([g.delta for g in guarantees]), math.nextafter(1.0, 0.0))
+    summed = min(_sum_budgets([g.delta for g in guarantees]), math.nextafter(1.0, 0.0))
     at = summed if delta is None else check_budget(1.0, delta)[1]
     voided = next((g.void_reason for g in guarantees if g.void_reason), None)
-    parts = tuple(_flatten([g.curve for g in guarantees]))
-    epsilon, rule = (math.inf, "none") if voided else Composite(parts).best(at)
+    if voided:
+        return replace(_combined(guarantees, "none"), epsilon=math.inf, delta=at, void_reason=voided)
+    curve = Composite(tuple(_flatten([g.curve for g in guarantees])))
+    epsilon, rule = curve.best(at)
     # The parts' own (epsilon, delta) also add, and may be all there is (a Gaussian beside a tiny delta).
-    added = _sum_up([g.epsilon for g in guarantees]) if at >= summed else math.inf
+    added = _sum_budgets([g.epsilon for g in guarantees]) if at >= summed else math.inf
     if added < epsilon:
         epsilon, rule = added, "basic composition"
-    if not voided and not math.isfinite(epsilon):
+    if not math.isfinite(epsilon):
         raise InvalidInput(f"these releases promise nothing at delta = {at:g}; ask for a larger delta")
-    return replace(
-        guarantees[0],
-        epsilon=epsilon,
-        delta=at,
+    # So large a delta can leave an epsilon of 0; a promise states a positive one.
+    epsilon = max(epsilon, 2.0**-1000)
+    return replace(_combined(guarantees, rule), epsilon=epsilon, delta=at, curve=curve)
+
+
+def _combined(guarantees: Sequence[Guarantee], rule: str) -> Guarantee:
+    """What all the releases have in common; the numbers are for the caller to fill in."""
+    return Guarantee(
+        1.0,
         mechanism=f"{len(guarantees)} releases",
         theorem=rule,
         assumptions=_union(guarantees),
-        curve=Composite(parts),
-        claimed_epsilon=None,
+        relation=guarantees[0].relation,
+        rows_per_person=guarantees[0].rows_per_person,
         null_records=all(g.null_records for g in guarantees),
-        void_reason=voided,
-        ledger=None,
     )
 
 
@@ -255,7 +278,7 @@ def parallel(*guarantees: Guarantee, partition: str) -> Guarantee:
     # Each of a person's records may lie in another part, and may leave it for yet another.
     moved = guarantees[0].rows_per_person * (2 if by_attribute else 1)
     largest = [sorted((getattr(g, f) for g in guarantees), reverse=True)[:moved] for f in ("epsilon", "delta")]
-    epsilon, delta = _sum_up(largest[0]), min(_sum_up(largest[1]), math.nextafter(1.0, 0.0))
+    epsilon, delta = _sum_budgets(largest[0]), min(_sum_budgets(largest[1]), math.nextafter(1.0, 0.0))
     voided = next((g.void_reason for g in guarantees if g.void_reason), None)
     how = "the largest part" if moved == 1 else f"the sum of the {moved} largest parts"
     return replace(

@@ -20,6 +20,7 @@ from epsilearn.checks import check_budget, check_integer, check_probability
 __all__ = ["Explanation", "detection_rate", "explain", "winning_probability"]
 
 _CANDIDATES = (2, 10, 100, 1000)
+_HUGE = 1e4  # nothing is left to protect, and e to this power is too long to write down
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Explanation:
     lecture_winning_bound : float
         The looser e**epsilon / 2 of introductory texts, which says nothing once it reaches 1.
     posterior_shift : float
-        How far taking part can move anybody's belief about anything: tanh(epsilon / 2). With delta > 0,
-        tanh(epsilon), except with probability `posterior_exception`.
+        How far taking part can move anybody's belief about anything: tanh(epsilon / 2). With delta > 0 this is
+        about which of two values is yours, and holds except with probability `posterior_exception`.
     lecture_posterior_bound : float
         The looser e**(2 epsilon) - 1.
     among : dict
@@ -65,8 +66,8 @@ class Explanation:
             + "; by blind guessing 10%, 1%, 0.1%.",
             f"A test for your record that raises a false alarm 5% of the time finds it at most "
             f"{self.detection_rate:.1%} of the time.",
-            "Taking part moves nobody's belief about you by more than "
-            f"{100 * self.posterior_shift:.1f} percentage points"
+            f"Taking part moves nobody's belief {'which of two values is yours' if self.delta else 'about you'} by "
+            f"more than {100 * self.posterior_shift:.1f} percentage points"
             + (f", except with probability {self.posterior_exception:.2g}." if self.delta else "."),
         ]
         lines.append(
@@ -102,9 +103,9 @@ def explain(epsilon: float, delta: float = 0.0) -> Explanation:
     """
     epsilon, delta = check_budget(epsilon, delta)
     with precision(128):
-        eps, share = ball(exact(epsilon)), ball(exact(delta))
+        eps, share = ball(exact(min(epsilon, _HUGE))), ball(exact(delta))
         exception = _capped(2 * share / (1 - (-eps).exp())) if delta else 0.0
-        shift = round_up((eps if delta else eps / 2).tanh())
+        shift = round_up((eps / 2).tanh())
         lecture_win = _unless_huge(eps, lambda x: x.exp() / 2)
         lecture_shift = _unless_huge(2 * eps, arb.expm1)
     return Explanation(
@@ -123,6 +124,8 @@ def explain(epsilon: float, delta: float = 0.0) -> Explanation:
 def winning_probability(epsilon: float, delta: float = 0.0, candidates: int = 2) -> float:
     """Bob's best chance among m equally likely values: (e**epsilon + (m - 1) delta) / (e**epsilon + m - 1)."""
     check_integer("candidates", candidates, least=2)
+    if epsilon > _HUGE:
+        return 1.0
     with precision(128):
         # Divided through by e**epsilon, nothing overflows.
         others = (candidates - 1) * (-ball(exact(epsilon))).exp()
@@ -132,6 +135,8 @@ def winning_probability(epsilon: float, delta: float = 0.0, candidates: int = 2)
 def detection_rate(epsilon: float, delta: float, false_alarms: float) -> float:
     """The largest true-positive rate of any test with this false-positive rate."""
     check_probability("false_alarms", false_alarms)
+    if epsilon > _HUGE:
+        return 1.0
     with precision(128):
         eps, share, alarms = ball(exact(epsilon)), ball(exact(delta)), ball(exact(false_alarms))
         first = _unless_huge(eps, lambda x: x.exp() * alarms + share)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,56 +12,71 @@ from epsilearn.errors import InvalidInput
 __all__ = ["read_column"]
 
 
-def read_column(path: str | Path, column: str) -> Any:
-    """The named column as an Arrow column, after every row of the file has been checked."""
+def read_column(path: str | Path, column: str, *, as_text: bool = False) -> Any:
+    """The named column as an Arrow column, after every row of the file has been checked.
+
+    A CSV file has no types. They are not guessed from the values, which would let one record change how all the
+    others are read: the column is read as numbers, or as text if so asked.
+    """
     import pyarrow as pa
 
     path = Path(path)
     if not path.is_file():
         raise InvalidInput(f"there is no file {path}")
-    kind = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-    reader = {
-        ".csv": _read_csv,
-        ".tsv": _read_csv,
-        ".csv.gz": _read_csv,
-        ".tsv.gz": _read_csv,
-        ".parquet": _read_parquet,
-        ".arrow": _read_arrow,
-        ".feather": _read_arrow,
-    }.get(kind.lower())
-    if reader is None:
+    kinds = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    kind = kinds[-1] if kinds else ""
+    if kind not in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
         raise InvalidInput(f"{path.name}: unknown kind of file; expected .csv, .tsv, .parquet, .arrow or .feather")
     try:
-        table = reader(path, column)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError) as error:
+        if kind in (".csv", ".tsv"):
+            table = _read_csv(path, column, "\t" if kind == ".tsv" else ",", as_text)
+        else:
+            table = _read_parquet(path, column) if kind == ".parquet" else _read_arrow(path, column)
+    except (pa.ArrowException, csv.Error, OSError, EOFError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
         # Arrow's own text quotes the offending value or row: it must not be shown, nor chained.
-        raise InvalidInput(_explanation(path, error)) from None
-    if column not in table.column_names:
-        raise InvalidInput(f"{path.name} has no column {column!r}; it has: {', '.join(table.column_names)}")
+        raise InvalidInput(_explanation(path, column, error)) from None
     if table.num_rows == 0:
         raise InvalidInput(f"{path.name} has no rows; there must be at least one")
     return table[column]
 
 
-def _read_csv(path: Path, _column: str) -> Any:
-    from pyarrow import csv
+def _check_name(path: Path, column: str, names: list[str]) -> None:
+    if names.count(column) > 1:
+        raise InvalidInput(f"{path.name} has {names.count(column)} columns called {column!r}; names must differ")
+    if column not in names:
+        raise InvalidInput(f"{path.name} has no column {column!r}; it has: {', '.join(names)}")
 
-    broken: list[tuple[int | None, int, int]] = []
+
+def _read_csv(path: Path, column: str, delimiter: str, as_text: bool) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        header = next(csv.reader(file, delimiter=delimiter), None)
+    if not header:
+        raise InvalidInput(f"{path.name} is empty; expected a header and at least one row")
+    _check_name(path, column, header)
+    broken: list[tuple[int | None, int]] = []
 
     def notice(row: Any) -> str:
-        broken.append((row.number, row.expected_columns, row.actual_columns))
+        broken.append((row.number, row.actual_columns))
         return "skip"
 
-    separator = "\t" if ".tsv" in path.suffixes else ","
-    table = csv.read_csv(
+    table = arrow_csv.read_csv(
         path,
-        read_options=csv.ReadOptions(use_threads=False),
-        parse_options=csv.ParseOptions(delimiter=separator, invalid_row_handler=notice),
+        read_options=arrow_csv.ReadOptions(use_threads=False),
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=notice),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=[column], column_types={column: pa.string() if as_text else pa.float64()}
+        ),
     )
     if broken:
-        number, expected, actual = broken[0]
+        number, actual = broken[0]
         raise InvalidInput(
-            f"{path.name}, line {number}: {actual} fields where the header has {expected}; mend the file and try again"
+            f"{path.name}, line {number}: {actual} fields where the header has {len(header)}; mend the file first"
         )
     return table
 
@@ -67,25 +84,25 @@ def _read_csv(path: Path, _column: str) -> Any:
 def _read_parquet(path: Path, column: str) -> Any:
     from pyarrow import parquet
 
-    names = parquet.read_schema(path).names
-    if column not in names:
-        raise InvalidInput(f"{path.name} has no column {column!r}; it has: {', '.join(names)}")
+    _check_name(path, column, parquet.read_schema(path).names)
     return parquet.read_table(path, columns=[column])
 
 
-def _read_arrow(path: Path, _column: str) -> Any:
+def _read_arrow(path: Path, column: str) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
+        reader = pa.ipc.open_file(source)
+        _check_name(path, column, reader.schema.names)
+        return reader.read_all().select([column])
 
 
-def _explanation(path: Path, error: Exception) -> str:
+def _explanation(path: Path, column: str, error: Exception) -> str:
     text = str(error).lower()
-    if "conversion error" in text or "utf8" in text:
-        return f"{path.name}: a column changes its type or encoding part of the way; every column must be of one type"
-    if "empty csv" in text:
-        return f"{path.name} is empty; expected a header and at least one row"
+    if "conversion error" in text:
+        return f"{path.name}: column {column!r} holds something that is not a number"
+    if "utf" in text or isinstance(error, UnicodeError):
+        return f"{path.name} is not UTF-8 text; convert it first"
     if isinstance(error, PermissionError):
         return f"{path.name} cannot be read: permission denied"
-    return f"{path.name} cannot be read as {path.suffix or 'a table'}: it is damaged or of another kind"
+    return f"{path.name} cannot be read as {path.suffix}: it is damaged or of another kind"

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from epsilearn.accounting import Curve, ZeroConcentrated
-from epsilearn.balls import ball, exact, precision, round_down, round_up
+from epsilearn.balls import ball, decimal_down, decimal_up, exact, precision, round_down
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 
@@ -80,7 +80,7 @@ class Filter:
 
     def sums(self, totals: Totals) -> tuple[float, float]:
         """The plain sums of epsilon and delta, rounded up."""
-        return round_up(totals["epsilon"]), round_up(totals["delta"])
+        return decimal_up(totals["epsilon"]), decimal_up(totals["delta"])
 
     def used(self, totals: Totals) -> float:
         """How much of the budget is gone, from 0 to 1, under the clause that leaves most."""
@@ -88,8 +88,8 @@ class Filter:
 
     def remaining(self, totals: Totals) -> float:
         """The largest pure epsilon that would still be admitted; under a concentrated rule, to nine digits."""
-        budget = round_down(self.clauses[0]["epsilon"])
-        summed = round_down(max(Fraction(0), self.clauses[0]["epsilon"] - totals["epsilon"]))
+        budget = decimal_down(self.clauses[0]["epsilon"])
+        summed = decimal_down(max(Fraction(0), self.clauses[0]["epsilon"] - totals["epsilon"]))
         low = summed if summed and self._admits_pure(totals, summed) else 0.0
         if len(self.clauses) == 1:
             return low
@@ -123,12 +123,14 @@ def _moment(name: str, curve: Curve) -> Fraction:
 
 
 def _most_rho(epsilon: float, delta: float) -> Fraction:
-    low, high = 0.0, max(epsilon, 1.0) * 2
-    while high - low > 1e-12 * high:
+    """The largest rho that converts to (epsilon, delta), by bisection of its logarithm; 0 where there is none."""
+    least, most = -80.0, math.log(2 * max(epsilon, 1.0))
+    low, high = least, most
+    for _ in range(60):
         middle = (low + high) / 2
-        fits = ZeroConcentrated(middle).epsilon(delta) <= epsilon if middle > 0 else True
+        fits = ZeroConcentrated(math.exp(middle)).epsilon(delta) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
-    return Fraction(low)
+    return Fraction(math.exp(low)) if low > least else Fraction(0)
 
 
 def _most_divergence(order: float, epsilon: float, delta: float) -> Fraction:

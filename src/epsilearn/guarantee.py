@@ -84,10 +84,14 @@ class Guarantee:
         elif self.epsilon != math.inf:
             raise InvalidInput("a void guarantee promises nothing: its epsilon must be infinite")
         check_integer("rows_per_person", self.rows_per_person)
-        if self.curve is None:
+        if self.void_reason is not None:
+            object.__setattr__(self, "curve", None)
+        elif self.curve is None:
             object.__setattr__(self, "curve", _plain_curve(self.epsilon, self.delta))
-        if self.void_reason is None and not isinstance(self.curve, Curve):
+        elif not isinstance(self.curve, Curve):
             raise InvalidInput("curve must be a privacy curve")
+        elif not self.curve.supports(self.epsilon, self.delta):
+            raise InvalidInput(f"the curve does not prove epsilon = {self.epsilon:g}, delta = {self.delta:g}")
 
     @classmethod
     def pure(cls, epsilon: float, **details: Any) -> Guarantee:
@@ -162,9 +166,7 @@ class Guarantee:
         return cls.from_dict(data)
 
 
-def _plain_curve(epsilon: float, delta: float) -> Curve | None:
-    if math.isinf(epsilon):
-        return None
+def _plain_curve(epsilon: float, delta: float) -> Curve:
     return Approximate(epsilon, delta) if delta else Pure(epsilon)
 
 

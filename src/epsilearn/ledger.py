@@ -83,10 +83,11 @@ class Ledger:
     """
 
     def __init__(self, url: str | os.PathLike[str], *, dataset: str | None = None, who: str | None = None) -> None:
-        self.url = os.fspath(url)
+        self._store = Store.at(os.fspath(url))
+        self.url = self._store.url
         self.who = who if who is not None else _login_name()
-        self._store = Store.at(self.url)
-        self.dataset = self._store.header(dataset).dataset
+        # The start of the chain is remembered: another ledger put in its place is noticed.
+        self.dataset, self._start = self._store.find(dataset)
 
     @classmethod
     def create(
@@ -127,7 +128,7 @@ class Ledger:
         Returns the same guarantee stamped with its entry. Prefer `spend`, which also records the delivery.
         """
         self._check_promise(guarantee)
-        with self._store.writing(self.dataset) as book:
+        with self._store.writing(self.dataset, self._start) as book:
             rule = book.header.rule
             self._check_unit(guarantee, book.header)
             totals = rule.add(book.totals, guarantee)
@@ -145,12 +146,12 @@ class Ledger:
         stamped = self.debit(guarantee, purpose)
         yield stamped
         assert stamped.ledger is not None
-        with self._store.writing(self.dataset) as book:
+        with self._store.writing(self.dataset, self._start) as book:
             book.append("delivered", self.who, purpose, {"debit": stamped.ledger.entry}, book.totals)
 
     def balance(self) -> Balance:
         """Budget, spent and remaining."""
-        with self._store.reading(self.dataset) as book:
+        with self._store.reading(self.dataset, self._start) as book:
             header, totals = book.header, book.totals
             debits = sum(entry.kind == "debit" for entry in book.entries)
         epsilon, delta = header.rule.sums(totals)
@@ -170,7 +171,7 @@ class Ledger:
 
     def history(self) -> list[dict[str, Any]]:
         """Every debit: time, who, purpose, its guarantee, and whether it was delivered."""
-        with self._store.reading(self.dataset) as book:
+        with self._store.reading(self.dataset, self._start) as book:
             entries = book.entries
         delivered = {entry.content["debit"] for entry in entries if entry.kind == "delivered"}
         return [
@@ -196,7 +197,7 @@ class Ledger:
             A head published earlier (every stamped guarantee has one). If it is not in the chain, the ledger was
             edited or rolled back since.
         """
-        with self._store.reading(self.dataset) as book:
+        with self._store.reading(self.dataset, self._start) as book:
             seen = [book.start, *(entry.hash for entry in book.entries)]
             _check_chain(book)
         if head is not None and head not in seen:
@@ -233,7 +234,7 @@ class Ledger:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.url, self.dataset, self.who)
+        return _reopen, (self.url, self.dataset, self.who, self._start)
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.shown!r}, dataset={self.dataset!r})"
@@ -257,12 +258,14 @@ def _check_chain(book: Book) -> None:
         if totals != entry.totals or not rule.admits(totals):
             raise TamperedLedger(f"{where} carries a wrong total: the ledger was edited")
         previous = entry.hash
-    if book.head != previous:
+    if book.head != previous or book.length != len(book.entries):
         raise TamperedLedger(f"the last entries of {book.dataset!r} are missing: the ledger was edited")
 
 
-def _reopen(url: str, dataset: str, who: str) -> Ledger:
-    return Ledger(url, dataset=dataset, who=who)
+def _reopen(url: str, dataset: str, who: str, start: str) -> Ledger:
+    ledger = Ledger(url, dataset=dataset, who=who)
+    ledger._start = start
+    return ledger
 
 
 def _budget_text(epsilon: float, delta: float) -> str:

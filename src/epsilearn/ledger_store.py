@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,14 +69,23 @@ _APPEND_ONLY = {
     "postgresql": [
         "CREATE FUNCTION epsilearn_append_only() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$",
-        "CREATE TRIGGER epsilearn_append_only BEFORE UPDATE OR DELETE ON epsilearn_entry "
-        "FOR EACH ROW EXECUTE FUNCTION epsilearn_append_only()",
+        "CREATE TRIGGER epsilearn_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON epsilearn_entry "
+        "FOR EACH STATEMENT EXECUTE FUNCTION epsilearn_append_only()",
     ],
 }
 
 
 def _canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _parse(text: str) -> Any:
+    """Plain JSON back; NaN and infinities, which we never write, are an error."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(constant)
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _hash(data: Any) -> str:
@@ -124,8 +135,8 @@ class Entry:
     def from_row(row: sa.Row[Any]) -> Entry:
         data = dict(row._mapping)
         try:
-            totals = {name: Fraction(text) for name, text in json.loads(data["totals"]).items()}
-            return Entry(**{**data, "content": json.loads(data["content"]), "totals": totals})
+            totals = {name: Fraction(text) for name, text in _parse(data["totals"]).items()}
+            return Entry(**{**data, "content": _parse(data["content"]), "totals": totals})
         except (ValueError, TypeError, ZeroDivisionError, AttributeError):
             raise TamperedLedger(f"entry {data['number']} of {data['dataset']!r} is damaged") from None
 
@@ -143,7 +154,7 @@ class Book:
         self.head: str = row.head
         self.length: int = row.length
         try:
-            data = json.loads(row.content)
+            data = _parse(row.content)
             self.header = Header.from_dict(data)
         except (ValueError, KeyError, TypeError):
             raise TamperedLedger(f"the header of {self.dataset!r} is damaged") from None
@@ -159,7 +170,7 @@ class Book:
     @property
     def totals(self) -> Totals:
         """The running totals, from the last entry alone once that entry has been checked."""
-        if self.length == 0:
+        if self.length == 0 and self.head == self.start:
             return self.header.rule.zero()
         query = _entries.select().where(_entries.c.dataset == self.dataset, _entries.c.number == self.length)
         row = self._connection.execute(query).first()
@@ -189,7 +200,8 @@ class Book:
 class Store:
     """A database that holds ledgers."""
 
-    def __init__(self, engine: sa.Engine, shown: str) -> None:
+    def __init__(self, url: str, engine: sa.Engine, shown: str) -> None:
+        self.url = url
         self._engine = engine
         self.shown = shown
 
@@ -199,22 +211,29 @@ class Store:
         path = _sqlite_path(url)
         if path is not None and not path.is_file():
             raise LedgerError(f"there is no ledger at {path}; create one with `epsilearn ledger create`")
-        return Store._connect(url, "rw")
+        return Store._connect(url)
 
     @staticmethod
     def create(url: str, header: Header, who: str) -> None:
         """Write a new ledger in one transaction."""
         path = _sqlite_path(url)
-        if path is not None and not path.parent.is_dir():
+        if path is None or path.exists():
+            Store._connect(url)._create(header, who)
+            return
+        if not path.parent.is_dir():
             raise LedgerError(f"cannot create a ledger in {path.parent}: there is no such folder")
-        fresh = path is not None and not path.exists()
-        store = Store._connect(url, "rwc")
+        # Built aside and linked into place whole: whoever comes second finds the first one's file untouched.
+        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            store._create(header, who)
-        except BaseException:
-            if fresh and path is not None:
-                path.unlink(missing_ok=True)
-            raise
+            fresh.touch(exist_ok=False)
+            Store(str(fresh), _sqlite_engine(fresh), str(path))._create(header, who)
+            os.link(fresh, path)
+        except FileExistsError:
+            Store._connect(url)._create(header, who)
+        except OSError as error:
+            raise LedgerError(f"cannot create a ledger at {path}: {error.strerror}") from None
+        finally:
+            fresh.unlink(missing_ok=True)
 
     def _create(self, header: Header, who: str) -> None:
         content = {**header.to_dict(), "created": datetime.now(UTC).isoformat(timespec="microseconds"), "who": who}
@@ -232,8 +251,8 @@ class Store:
             row = {"dataset": header.dataset, "content": _canonical(content), "hash": start, "head": start, "length": 0}
             connection.execute(_ledgers.insert().values(**row))
 
-    def header(self, dataset: str | None) -> Header:
-        """The header of a data set's ledger, or of the only one."""
+    def find(self, dataset: str | None) -> tuple[str, str]:
+        """The name of a data set's ledger, or of the only one, and the hash its chain starts from."""
         with self._transaction(write=False) as connection:
             _check_version(connection)
             rows = connection.execute(_ledgers.select().order_by(_ledgers.c.dataset)).all()
@@ -243,31 +262,38 @@ class Store:
             chosen = [row for row in rows if dataset in (None, row.dataset)]
             if not chosen:
                 raise LedgerError(f"{self.shown} has no ledger for {dataset!r}; it has: {', '.join(names) or 'none'}")
-            return Book(connection, chosen[0]).header
+            book = Book(connection, chosen[0])
+            return book.dataset, book.start
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[Book]:
+    def writing(self, dataset: str, start: str) -> Iterator[Book]:
         """The ledger, locked against other writers until the block ends; committed only if it ends well."""
         with self._transaction(write=True) as connection:
-            yield self._book(connection, dataset, _ledgers.select().with_for_update())
+            yield self._book(connection, dataset, start, _ledgers.select().with_for_update())
 
     @contextmanager
-    def reading(self, dataset: str) -> Iterator[Book]:
+    def reading(self, dataset: str, start: str) -> Iterator[Book]:
         """The ledger as of now."""
         with self._transaction(write=False) as connection:
-            yield self._book(connection, dataset, _ledgers.select())
+            yield self._book(connection, dataset, start, _ledgers.select())
 
-    def _book(self, connection: sa.Connection, dataset: str, query: sa.Select[Any]) -> Book:
+    def _book(self, connection: sa.Connection, dataset: str, start: str, query: sa.Select[Any]) -> Book:
         _check_version(connection)
         row = connection.execute(query.where(_ledgers.c.dataset == dataset)).first()
         if row is None:
             raise LedgerError(f"{self.shown} has no ledger for {dataset!r} any more")
+        if row.hash != start:
+            raise TamperedLedger(f"the ledger of {dataset!r} is not the one that was opened: it was replaced")
         return Book(connection, row)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        options: dict[str, Any] = {"epsilearn_write": write}
+        if not write and self._engine.dialect.name == "postgresql":
+            # Header and entries must be of one moment; SQLite reads are so by themselves.
+            options["isolation_level"] = "REPEATABLE READ"
         try:
-            with self._engine.connect().execution_options(epsilearn_write=write) as connection, connection.begin():
+            with self._engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
             raise LedgerError(f"{self._trouble(error)} ({self.shown}); nothing was released") from error
@@ -287,21 +313,22 @@ class Store:
         return next((say for sign, say in known.items() if sign in text.lower()), f"the ledger failed: {text}")
 
     @staticmethod
-    def _connect(url: str, mode: str) -> Store:
+    def _connect(url: str) -> Store:
         path = _sqlite_path(url)
         if path is not None:
-            return Store(_sqlite_engine(path, mode), str(path))
+            return Store(str(path), _sqlite_engine(path), str(path))
         try:
             parsed = sa.make_url(url)
-            if parsed.get_backend_name() == "postgresql" and "+" not in parsed.drivername:
+            if parsed.get_backend_name() != "postgresql":
+                raise ArgumentError
+            if "+" not in parsed.drivername:
                 parsed = parsed.set(drivername="postgresql+psycopg")
-            return Store(sa.create_engine(parsed, poolclass=NullPool), parsed.render_as_string(hide_password=True))
+            engine = sa.create_engine(parsed, poolclass=NullPool)
         except ModuleNotFoundError as error:
-            raise LedgerError(
-                f"this ledger needs {error.name}; install it with `pip install epsilearn[postgresql]`"
-            ) from error
-        except (ArgumentError, NoSuchModuleError) as error:
-            raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from error
+            raise LedgerError(f"this ledger needs {error.name}: run `pip install epsilearn[postgresql]`") from error
+        except (ArgumentError, NoSuchModuleError):
+            raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from None
+        return Store(url, engine, parsed.render_as_string(hide_password=True))
 
 
 def _check_version(connection: sa.Connection) -> None:
@@ -314,19 +341,20 @@ def _check_version(connection: sa.Connection) -> None:
 
 def _sqlite_path(url: str) -> Path | None:
     """The file meant by a plain path or a sqlite URL; None for other databases."""
-    if url.startswith("sqlite:///"):
-        url = url.removeprefix("sqlite:///")
-    elif "://" in url:
+    scheme, separator, rest = url.partition("://")
+    if separator and not scheme.startswith("sqlite"):
         return None
+    if separator:
+        url = rest.removeprefix("/")
     if not url or url == ":memory:" or "\0" in url:
         raise LedgerError("a ledger must be a file or a database: it has to outlive this process")
     return Path(url).absolute()
 
 
-def _sqlite_engine(path: Path, mode: str) -> sa.Engine:
+def _sqlite_engine(path: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
         )
         # A debit must survive a power cut, not only a crash: sync the folder too.
         connection.execute("PRAGMA synchronous=EXTRA")

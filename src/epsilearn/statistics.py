@@ -258,7 +258,8 @@ def histogram(
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
     released = budget.add(counts, 2, math.nextafter(math.sqrt(2), 2), grid=0)
     guarantee = replace(released.guarantee, null_records=where is not None)
-    return replace(released, value=released.value.astype(np.int64), guarantee=guarantee)
+    limit = 2.0**62  # beyond this, noise says nothing about a count anyway
+    return replace(released, value=np.clip(released.value, -limit, limit).astype(np.int64), guarantee=guarantee)
 
 
 def quantile(

@@ -129,6 +129,11 @@ def test_random_state_is_understood():
     assert isinstance(source_of(None), OperatingSystemBits)
     assert source_of(np.int64(4)).seeded
     assert source_of(np.random.RandomState(0)).seeded
-    for bad in (-1, "seed", 1.5, True):
+
+    class Fake(OperatingSystemBits):
+        def integer(self, bits: int) -> int:
+            return 0
+
+    for bad in (-1, "seed", 1.5, True, Fake()):
         with pytest.raises(InvalidInput, match="random_state"):
             source_of(bad)

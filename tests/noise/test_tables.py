@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, arb_series
 
 from epsilearn.balls import precision
 from epsilearn.noise import kernels, tables
@@ -30,6 +30,17 @@ def test_every_stored_error_is_proven(stored, name):
         octave, cell = tables.FIRST_OCTAVE + (row >> tables.CELL_BITS), row % (1 << tables.CELL_BITS)
         proven = tables.certify(tables.SERIES[name], octave, cell, coefficients[row + 1])
         assert proven <= errors[row + 1] <= 1.01 * proven
+
+
+@pytest.mark.parametrize("name", tables.SERIES)
+def test_the_taylor_remainder_is_really_there(name):
+    """flint cuts series off at a global cap, without a word: a missing remainder must be an error, not a zero."""
+    with precision(256):
+        found = tables._expand(tables.SERIES[name], 40, arb(1.5))
+    assert len(found) == tables._TERMS + 1
+    assert all(abs(c) > 0 for c in found)
+    with pytest.raises(ArithmeticError, match="came"):
+        tables._expand(lambda tail: arb_series(tail.coeffs()[:2], prec=5), 40, arb(1.5))
 
 
 def test_a_wrong_coefficient_is_noticed(stored):

@@ -61,7 +61,9 @@ def test_gamma_of_large_shape():
     assert stats.kstest(1.05 * sample, stats.gamma(500_000.5).cdf).pvalue < 1e-6
 
 
-@pytest.mark.parametrize(("quantile", "law"), [(LAPLACE, stats.laplace), (NORMAL, stats.norm)], ids=["laplace", "normal"])
+@pytest.mark.parametrize(
+    ("quantile", "law"), [(LAPLACE, stats.laplace), (NORMAL, stats.norm)], ids=["laplace", "normal"]
+)
 @pytest.mark.parametrize("scale", [1.0, 3.7e-5, 2.9e6])
 def test_long_vectors(quantile, law, scale):
     grid = int(np.floor(np.log2(scale))) - 20
@@ -153,4 +155,4 @@ def test_a_source_that_never_decides_is_reported(rigged):
     source = rigged("", then="0")
     variate = Variate(LAPLACE, source)
     with pytest.raises(EntropyError, match="did not decide"):
-        decide(lambda bits: variate.ball(bits))
+        decide(variate.ball)

@@ -9,7 +9,6 @@ import math
 from fractions import Fraction
 
 from flint import arb
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from epsilearn.balls import ball, exact, precision, round_up
@@ -59,6 +58,8 @@ def gaussian_delta(shift: float, epsilon: float) -> arb:
     Theorem (Balle and Wang 2018). With mu = sensitivity / sigma the Gaussian mechanism is (epsilon, delta)-private
     if and only if delta >= Phi(mu/2 - epsilon/mu) - e**epsilon Phi(-mu/2 - epsilon/mu).
     """
+    # delta falls with epsilon, so a smaller epsilon is safe; e to a larger power would not fit into memory.
+    epsilon = min(epsilon, 1e6)
     bits = 128
     while True:
         with precision(bits):
@@ -76,29 +77,25 @@ def _tail(point: arb) -> arb:
 
 def gaussian_shift(epsilon: float, delta: float) -> float:
     """The largest Gaussian shift that is (epsilon, delta)-private, rounded down."""
-    guess = _rough_shift(epsilon, delta)
-    step = 2.0**-44
-    while not gaussian_delta(guess, epsilon).upper() <= ball(delta):
-        guess *= 1 - step
-        step *= 2
-    return guess
+    epsilon = min(epsilon, 1e6)
+    shift, step = _rough_shift(epsilon, delta), 2.0**-44
+    while not gaussian_delta(shift, epsilon).upper() <= ball(delta):
+        shift *= 1 - step
+        step = min(2 * step, 0.5)
+    return shift
 
 
 def _rough_shift(epsilon: float, delta: float) -> float:
-    def excess(log_shift: float) -> float:
-        mu = math.exp(log_shift)
-        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        if first <= second:
-            return -math.inf if first == -math.inf else -1e300
-        return float(first + math.log(-math.expm1(second - first)) - math.log(delta))
-
-    low, high = -60.0, 12.0
-    # Where floats see nothing but cancellation the root lies higher.
-    while not math.isfinite(excess(low)) or excess(low) == -1e300:
-        low += 0.5
-    if excess(low) > 0:
-        return math.exp(low - 0.5)
-    return math.exp(float(brentq(excess, low, high, xtol=1e-15, rtol=1e-14)))
+    """The same in floats, by bisection of its logarithm; a little too large where they cancel."""
+    low, high = -720.0, 12.0
+    for _ in range(70):
+        middle = (low + high) / 2
+        shift = math.exp(middle)
+        first = log_ndtr(shift / 2 - epsilon / shift)
+        second = epsilon + log_ndtr(-shift / 2 - epsilon / shift)
+        fits = second >= first or first + math.log(-math.expm1(second - first)) <= math.log(delta)
+        low, high = (middle, high) if fits else (low, middle)
+    return math.exp(low)
 
 
 def gaussian_scale(sensitivity: float, epsilon: float, delta: float, rows_per_person: int = 1) -> float:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from epsilearn.accounting import GaussianShift, LaplaceShift, Pure
 from epsilearn.balls import round_up
@@ -16,14 +13,13 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
+from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
-from epsilearn.noise.door import Number, check_scale, check_values, grid_of, release
+from epsilearn.noise.door import check_scale, grid_of, release
 from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
 from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
 __all__ = ["gaussian", "k_norm", "laplace"]
-
-Values = Sequence[Number] | NDArray[np.float64]
 
 
 def laplace(
@@ -71,7 +67,7 @@ def laplace(
     >>> release.noise.scale
     2.0
     """
-    values, shape = _as_values(value)
+    values, shape = as_values(value)
     check_integer("rows_per_person", rows_per_person)
     scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
     curve = LaplaceShift(epsilon) if len(values) == 1 else Pure(epsilon)
@@ -110,7 +106,7 @@ def k_norm(
     >>> release.value.shape, round(release.noise.deviation, 4)
     ((3,), 0.02)
     """
-    values, shape = _as_values(value)
+    values, shape = as_values(value)
     check_integer("rows_per_person", rows_per_person)
     scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
     promise = Guarantee(
@@ -152,7 +148,7 @@ def gaussian(
     >>> round(release.noise.scale, 3)
     4.225
     """
-    values, shape = _as_values(value)
+    values, shape = as_values(value)
     check_integer("rows_per_person", rows_per_person)
     check_budget(epsilon, delta)
     scale = check_scale(gaussian_scale(sensitivity, epsilon, delta, rows_per_person))
@@ -196,40 +192,6 @@ def _grid(law: NoiseLaw, wanted: int | None) -> int:
     if isinstance(wanted, bool) or not isinstance(wanted, int) or not -800 <= wanted <= 800:
         raise InvalidInput(f"grid must be a whole number between -800 and 800, got {wanted!r}")
     return max(wanted, own)
-
-
-def _as_values(value: Any) -> tuple[Values, tuple[int, ...]]:
-    """The numbers to be released, exactly as given, and the shape to give back."""
-    if type(value) in (int, Fraction):
-        return [_bounded(value)], ()
-    if isinstance(value, (list, tuple)) and _needs_exactness(value):
-        return [_bounded(v) for v in value], (len(value),)
-    try:
-        array = np.ascontiguousarray(value)
-    except ValueError:
-        array = np.empty(0, object)
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        raise InvalidInput("the value to be released must be a number or a rectangular array of numbers")
-    if array.size == 0:
-        raise InvalidInput("the value to be released is empty; give at least one number")
-    if array.dtype.kind in "iu" and _needs_exactness([int(array.min()), int(array.max())]):
-        return [int(v) for v in array.ravel()], np.shape(value)
-    floats = array.astype(np.float64).ravel()
-    check_values(floats)
-    return floats, np.shape(value)
-
-
-def _needs_exactness(values: Sequence[Any]) -> bool:
-    """Whether these are integers or fractions that doubles would round."""
-    if not all(type(v) in (int, Fraction) for v in values):
-        return False
-    return any(type(v) is Fraction or abs(v) > float(1 << 53) for v in values)
-
-
-def _bounded(value: int | Fraction) -> int | Fraction:
-    if not -(1 << 1000) <= value <= 1 << 1000:
-        raise InvalidInput("a value to be released is beyond 1e301; check the computation before it")
-    return value
 
 
 def _assumptions(sensitivity: float, norm: str) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.accounting import GaussianShift
-from epsilearn.balls import ball, exact, precision, round_up
-from epsilearn.calibration.additive import gaussian_shift
+from epsilearn.balls import ball, precision, round_up
+from epsilearn.calibration.additive import gaussian_shift, most_sensitivity
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
@@ -101,7 +102,7 @@ class GaussianProcess(LiveMechanism):
             raise InvalidInput("a Gaussian process release needs delta > 0")
         self._jitter = self._choose_jitter()
         shift = gaussian_shift(epsilon, delta)
-        self._tau = check_scale(self._scale(float(sensitivity) * rows_per_person, float(value_error), shift))
+        self._tau = check_scale(self._scale(most_sensitivity(sensitivity, rows_per_person), float(value_error), shift))
         self.noise = NoiseLaw("gaussian", self._tau * math.sqrt(self._bound + self._jitter))
         self._grid = grid_of(self.noise.deviation)
         promise = Guarantee(
@@ -172,7 +173,7 @@ class GaussianProcess(LiveMechanism):
         # Any positive pivot is certified below; a floor keeps the factor from blowing up.
         row = np.append(row, math.sqrt(max(pivot, self._jitter / 2)))
         residual = self._residual_with(row, across, diagonal)
-        if residual + self._cap * self._kernel_error > self._jitter / 2:
+        if not residual + self._cap * self._kernel_error <= self._jitter / 2:
             raise InvalidInput(
                 "the kernel matrix at these points is too far from positive semi-definite for a certified factor; "
                 "check the kernel, or declare its kernel_error"
@@ -195,11 +196,11 @@ class GaussianProcess(LiveMechanism):
         factor_error = 2.0**-52 * (self._cap + 4) ** 2 * self._bound
         return max(4 * (self._cap * self._kernel_error + factor_error), 2.0**-30 * self._bound)
 
-    def _scale(self, sensitivity: float, value_error: float, shift: float) -> float:
+    def _scale(self, sensitivity: Fraction, value_error: float, shift: float) -> float:
         """tau with (sensitivity + 2 sqrt(cap) error / sqrt(jitter / 2)) / tau <= shift."""
         with precision(128):
             spread = 2 * ball(self._cap).sqrt() * ball(value_error) / (ball(self._jitter) / 2).sqrt()
-            return round_up((ball(exact(sensitivity)) + spread) / ball(shift))
+            return round_up((ball(sensitivity) + spread) / ball(shift))
 
     def _check(self, points: Any, values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         try:

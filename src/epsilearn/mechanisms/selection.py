@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from epsilearn.accounting import BoundedRange, Pure
 from epsilearn.balls import ball, exact, round_up
@@ -19,9 +20,10 @@ from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import Release, Spender, spending
+from epsilearn.mechanisms.values import as_values
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.choice import noisy_argmax
-from epsilearn.noise.door import check_scale, check_values
+from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
 from epsilearn.noise.variates import Variate, decide
 
@@ -73,15 +75,13 @@ def exponential(
         return Release(noisy_argmax(array, scale, source), promise)
 
 
-def _as_scores(scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    try:
-        array = np.ascontiguousarray(scores, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput("scores must be an array of numbers") from None
-    if array.ndim != 1 or array.size == 0:
-        raise InvalidInput(f"scores must be one row of at least one number, got shape {np.shape(scores)}")
-    check_values(array)
-    return array
+def _as_scores(scores: Any) -> NDArray[np.float64]:
+    values, shape = as_values(scores, "scores")
+    if len(shape) != 1:
+        raise InvalidInput(f"scores must be one row of at least one number, got shape {shape}")
+    if not isinstance(values, np.ndarray):
+        raise InvalidInput("scores must be doubles: an integer above 2**53, or a fraction, would have to be rounded")
+    return values
 
 
 class LiveMechanism:
@@ -144,7 +144,7 @@ class AboveThreshold(LiveMechanism):
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__()
-        self.threshold = _finite("threshold", threshold)
+        self.threshold = _exactly("threshold", threshold)
         check_integer("rows_per_person", rows_per_person)
         scales = above_threshold_scales(sensitivity, epsilon, positives, rows_per_person)
         self._threshold_scale, self._question_scale = map(check_scale, scales)
@@ -159,36 +159,45 @@ class AboveThreshold(LiveMechanism):
         )
         # The session's answers leave one by one: opening it is the delivery.
         with spending(promise, ledger, purpose, random_state) as (self._source, self.guarantee):
-            self.remaining = positives
-            self._threshold_noise = Variate(LAPLACE, self._source)
+            self._state = positives, Variate(LAPLACE, self._source)
 
     def ask(self, value: float) -> bool:
         """Whether ``value`` plus noise reaches the noisy threshold; raises once the positives are used up."""
-        value = _finite("value", value)
+        exactly = _exactly("value", value)
         self._check_alive()
         with self._lock:
-            if self.remaining == 0:
+            remaining, threshold_noise = self._state
+            if remaining == 0:
                 raise StateError("all positive answers are used up; open a new session, which costs its budget again")
-            question_noise = Variate(LAPLACE, self._source)
-            positive = decide(self._excess(value, question_noise))
+            question_noise, next_noise = Variate(LAPLACE, self._source), Variate(LAPLACE, self._source)
+            positive = decide(self._excess(exactly, question_noise, threshold_noise))
             if positive:
-                self.remaining -= 1
-                self._threshold_noise = Variate(LAPLACE, self._source)
+                # One assignment: an interruption leaves either the old state or the new one, never half of each.
+                self._state = remaining - 1, next_noise
             return positive
 
-    def _excess(self, value: float, noise: Variate) -> Callable[[int], arb]:
-        gap = Fraction(value) - Fraction(self.threshold)
+    @property
+    def remaining(self) -> int:
+        """How many positive answers are left."""
+        return self._state[0]
+
+    def _excess(self, value: Fraction, question: Variate, threshold: Variate) -> Callable[[int], arb]:
+        gap = value - self.threshold
         return lambda bits: (
             ball(gap)
-            + ball(self._question_scale) * noise.ball(bits)
-            - ball(self._threshold_scale) * self._threshold_noise.ball(bits)
+            + ball(self._question_scale) * question.ball(bits)
+            - ball(self._threshold_scale) * threshold.ball(bits)
         )
 
 
-def _finite(name: str, number: Any) -> float:
+def _exactly(name: str, number: Any) -> Fraction:
+    """A finite number as a fraction: integers above 2**53 must not be rounded to doubles on the way in."""
+    if not isinstance(number, (int, float, Fraction, np.integer, np.floating)) or isinstance(number, bool):
+        raise InvalidInput(f"{name} must be a finite number, got {type(number).__name__}")
     try:
-        value = float(number)
-        check_values(np.array([value]))
-    except (TypeError, ValueError):
+        value = Fraction(number.item() if isinstance(number, np.generic) else number)
+    except (ValueError, OverflowError, TypeError):
         raise InvalidInput(f"{name} must be a finite number") from None
+    if not -(1 << 1000) <= value <= 1 << 1000:
+        raise InvalidInput(f"{name} must be a finite number, at most 1e301 in size")
     return value

@@ -19,7 +19,7 @@ from epsilearn.errors import EntropyError, InvalidInput
 
 __all__ = ["BitSource", "OperatingSystemBits", "SeededBits", "source_of"]
 
-_BUFFER_BYTES = 4096
+_BUFFER_WORDS = 512
 
 
 class BitSource(Protocol):
@@ -35,16 +35,17 @@ class BitSource(Protocol):
 
 
 class _Buffer(threading.local):
-    process = -1
-    data = b""
-    position = 0
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.words: list[int] = []
 
 
 _buffer = _Buffer()
 
 
 def _forget_buffer() -> None:
-    _buffer.data, _buffer.position = b"", 0
+    _buffer.words.clear()
+    _buffer.process = os.getpid()
 
 
 if hasattr(os, "register_at_fork"):
@@ -64,22 +65,25 @@ class OperatingSystemBits:
     seeded = False
 
     def integer(self, bits: int) -> int:
-        count = (bits + 7) // 8
-        return int.from_bytes(self._take(count), "little") >> (8 * count - bits)
+        # A fork that bypasses Python's hooks is still noticed by its process number.
+        if _buffer.process != os.getpid():
+            _forget_buffer()
+        count = (bits + 63) // 64
+        drawn = 0
+        for _ in range(count):
+            drawn = drawn << 64 | self._word()
+        return drawn >> (64 * count - bits)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(_operating_system(8 * count), dtype=np.uint64)
 
-    def _take(self, count: int) -> bytes:
-        # A fork that bypasses Python's hooks is still noticed by its process number.
-        if _buffer.process != os.getpid():
-            _forget_buffer()
-            _buffer.process = os.getpid()
-        if len(_buffer.data) - _buffer.position < count:
-            _buffer.data, _buffer.position = _operating_system(max(_BUFFER_BYTES, count)), 0
-        start = _buffer.position
-        _buffer.position += count
-        return _buffer.data[start : start + count]
+    def _word(self) -> int:
+        # Popping is one step: a signal handler that draws in between cannot be dealt the same word.
+        while True:
+            try:
+                return _buffer.words.pop()
+            except IndexError:
+                _buffer.words.extend(self.words(_BUFFER_WORDS).tolist())
 
     def __reduce__(self) -> tuple[type[OperatingSystemBits], tuple[()]]:
         return OperatingSystemBits, ()
@@ -106,13 +110,13 @@ def source_of(random_state: int | BitSource | None) -> BitSource:
     if random_state is None:
         return OperatingSystemBits()
     if isinstance(random_state, bool):
-        raise InvalidInput("random_state must be None, an integer or a bit source, not a bool")
+        raise InvalidInput("random_state must be None or an integer, not a bool")
     if isinstance(random_state, (int, np.integer)):
         if random_state < 0:
             raise InvalidInput(f"random_state must not be negative, got {random_state}")
         return SeededBits(int(random_state))
     if isinstance(random_state, np.random.RandomState):
         return SeededBits(int(random_state.randint(2**31)))
-    if hasattr(random_state, "integer") and hasattr(random_state, "words"):
+    if type(random_state) in (OperatingSystemBits, SeededBits):
         return random_state
-    raise InvalidInput(f"random_state must be None, an integer or a bit source, got {type(random_state).__name__}")
+    raise InvalidInput(f"random_state must be None or an integer, got {type(random_state).__name__}")

@@ -71,5 +71,5 @@ class Normals:
         steps = total * 2.0**-grid
         nearest = np.rint(steps)
         if abs(steps) < 2.0**51 and 0.5 - abs(steps - nearest) > 1.001 * bound * 2.0**-grid:
-            return float(nearest * 2.0**grid)
+            return float(nearest * 2.0**grid + 0.0)  # never -0.0
         return None

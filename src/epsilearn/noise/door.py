@@ -118,8 +118,9 @@ def _as_interval(scale: RandomReal) -> tuple[float, float]:
     with precision(4 * FIRST_BITS):
         exact_scale = scale.ball(2 * FIRST_BITS)
         middle = float(exact_scale.mid())
-        distance = (exact_scale - ball(middle)).abs_upper()
-        return middle, math.nextafter(float(distance), math.inf)
+        distance = float((exact_scale - ball(middle)).abs_upper())
+        # Zero stays zero: the next double is subnormal, and those are slow.
+        return middle, math.nextafter(distance, math.inf) if distance else 0.0
 
 
 def _grid_point(steps: int, grid: int) -> float:
@@ -130,7 +131,7 @@ def _grid_point(steps: int, grid: int) -> float:
         return sys.float_info.max if steps > 0 else -sys.float_info.max
 
 
-def check_values(values: NDArray[np.float64]) -> None:
+def check_values(values: NDArray[np.float64], name: str = "a value to be released") -> None:
     """Refuse what the door cannot carry: NaN, infinities, magnitudes at the end of the doubles."""
     if not np.all(np.abs(values) <= _LARGEST_VALUE):
-        raise InvalidInput("a value to be released is NaN, infinite or beyond 1e301; check the computation before it")
+        raise InvalidInput(f"{name} is NaN, infinite or beyond 1e301; check the computation before it")

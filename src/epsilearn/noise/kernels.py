@@ -10,7 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from epsilearn.noise.tables import CELL_BITS, CELLS, DEGREE, FIRST_OCTAVE
+__all__ = ["BLOCK", "CELLS", "CELL_BITS", "DEGREE", "FIRST_OCTAVE", "contenders", "round_to_grid"]
+
+# The tables' layout. It stands here, where it is compiled in: numba's cache notices a change of this file only.
+FIRST_OCTAVE, LAST_OCTAVE = 20, 62
+CELL_BITS = 4
+CELLS = (LAST_OCTAVE - FIRST_OCTAVE + 1) << CELL_BITS
+DEGREE = 9
 
 _SHIFT = 52 - CELL_BITS
 _BASE = (1023 + FIRST_OCTAVE) << CELL_BITS
@@ -73,7 +79,7 @@ def round_to_grid(words, values, scale, scale_error, coefficients, errors, grid,
             bound = (bound + _UNIT * (abs(noise) + abs(total)) + _UNDERFLOW) * _SLACK
             steps = total * per_grid
             nearest = np.rint(steps)
-            out[start + i] = nearest * grid
+            out[start + i] = nearest * grid + 0.0  # never -0.0: its sign would tell more than the grid
             certain = 0.5 - abs(steps - nearest) > bound * per_grid * _SLACK and abs(steps) < _LARGEST
             if not certain:
                 doubtful[open_count] = start + i

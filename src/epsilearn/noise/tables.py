@@ -24,18 +24,15 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from flint import arb, arb_series
+from flint import arb, arb_series, ctx
 from numpy.typing import NDArray
 
 from epsilearn.balls import ball, precision, round_up
+from epsilearn.noise.kernels import CELL_BITS, CELLS, DEGREE, FIRST_OCTAVE
 from epsilearn.noise.quantiles import GUMBEL, LAPLACE, NORMAL, Quantile
 
-__all__ = ["CELLS", "DEGREE", "FIRST_OCTAVE", "Table", "certify", "table_of"]
+__all__ = ["SERIES", "Table", "certify", "table_of"]
 
-FIRST_OCTAVE, LAST_OCTAVE = 20, 62
-CELL_BITS = 4
-CELLS = (LAST_OCTAVE - FIRST_OCTAVE + 1) << CELL_BITS
-DEGREE = 9
 _TERMS = 24
 _HALF_WIDTH = 2.0 ** -(CELL_BITS + 1)
 # A double in a cell may stand for a word just outside it: conversion (2**-53) and open bits (2**-20).
@@ -80,9 +77,15 @@ SERIES: dict[str, Series] = {
 
 def _expand(series: Series, octave: int, centre: arb) -> list[arb]:
     """Taylor coefficients, in x, of the quantile at tail = 2**(octave - 64) * (centre + x)."""
-    unit = arb(2) ** (octave - 64)
-    found = series(arb_series([centre * unit, unit], prec=_TERMS + 1)).coeffs()
-    return list(found) + [arb(0)] * (_TERMS + 1 - len(found))
+    unit, before = arb(2) ** (octave - 64), ctx.cap
+    ctx.cap = _TERMS + 1  # flint cuts every series off at this global
+    try:
+        found = series(arb_series([centre * unit, unit], prec=_TERMS + 1)).coeffs()
+    finally:
+        ctx.cap = before
+    if len(found) != _TERMS + 1:
+        raise ArithmeticError(f"{_TERMS + 1} Taylor coefficients were asked for, {len(found)} came")
+    return list(found)
 
 
 def _centre(cell: int) -> float:
