@@ -38,7 +38,7 @@ format: $(VENV)/.installed-lint
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench-noise: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/noise.py

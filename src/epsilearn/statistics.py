@@ -127,7 +127,9 @@ def sum(
         Sum only these rows. The others stay as null records worth 0, so that the size of the part stays private;
         the sensitivity is then that of a value in the bounds or 0.
 
-    See `count` for the other parameters.
+    See Also
+    --------
+    count : explains the other parameters.
 
     Examples
     --------
@@ -241,7 +243,13 @@ def histogram(
     where : column of true/false, optional
         Count only these rows.
 
-    See `count` for the other parameters. A replaced record leaves one bin and enters another: l1 sensitivity 2.
+    See Also
+    --------
+    count : explains the other parameters.
+
+    Notes
+    -----
+    A replaced record leaves one bin and enters another: l1 sensitivity 2, l2 sensitivity sqrt(2).
 
     Examples
     --------
@@ -286,7 +294,9 @@ def quantile(
     candidates : int or array of float
         How many evenly spaced candidates, or the candidates themselves. Public.
 
-    See `count` for the other parameters.
+    See Also
+    --------
+    count : explains the other parameters.
 
     Notes
     -----
