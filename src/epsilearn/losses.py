@@ -1,0 +1,263 @@
+"""Losses of one linear score, as small frozen objects that know their own bounds.
+
+A loss is a function of a score s = <w, x> and a target y. Classification losses depend on the margin y s, with y
+either -1 or 1; regression losses on the residual s - y, with |y| publicly bounded. Everything a calibration asks of a
+loss is public: how steep and how curved it is, how the two trade off, and what that means at a given score.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.checks import check_positive
+
+__all__ = ["Huber", "HuberisedHinge", "Logistic", "Loss", "Squared"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What every loss of one linear score knows of itself."""
+
+    classifies: ClassVar[bool] = True
+
+    @property
+    def lipschitz(self) -> float:
+        """The largest absolute slope over all scores and allowed targets."""
+        raise NotImplementedError
+
+    @property
+    def smoothness(self) -> float:
+        """The largest curvature."""
+        raise NotImplementedError
+
+    @property
+    def at_zero(self) -> float:
+        """The largest value at score 0 over all allowed targets."""
+        raise NotImplementedError
+
+    def value(self, score: Array, target: Array) -> Array:
+        raise NotImplementedError
+
+    def slope(self, score: Array, target: Array) -> Array:
+        """The derivative in the score."""
+        raise NotImplementedError
+
+    def curvature(self, score: Array, target: Array) -> Array:
+        """The second derivative in the score; where it jumps, either side's."""
+        raise NotImplementedError
+
+    def curvature_at(self, slope: float) -> float:  # noqa: ARG002 - without a trade-off it does not matter
+        """The largest curvature at points (or limits of points) whose absolute slope is ``slope``."""
+        return self.smoothness
+
+    def steepest(self, score: float) -> float:  # noqa: ARG002
+        """The largest absolute slope at scores of absolute value ``score``."""
+        return self.lipschitz
+
+    def pull(self, score: float) -> float:
+        """The largest -s slope(s) for |s| <= ``score``: how hard one record can push w outwards."""
+        return self.lipschitz * score
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else 1 - 1 / (1 + math.exp(x))
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + e**-m) of the margin m.
+
+    Examples
+    --------
+    >>> Logistic().lipschitz, Logistic().smoothness
+    (1.0, 0.25)
+    """
+
+    @property
+    def lipschitz(self) -> float:
+        return 1.0
+
+    @property
+    def smoothness(self) -> float:
+        return 0.25
+
+    @property
+    def at_zero(self) -> float:
+        return math.nextafter(math.log(2), 1)
+
+    def value(self, score: Array, target: Array) -> Array:
+        values: Array = np.logaddexp(0, -target * score)
+        return values
+
+    def slope(self, score: Array, target: Array) -> Array:
+        slopes: Array = -target / (1 + np.exp(np.minimum(target * score, 700)))
+        return slopes
+
+    def curvature(self, score: Array, target: Array) -> Array:
+        steepness = np.abs(self.slope(score, target))
+        return steepness * (1 - steepness)
+
+    def curvature_at(self, slope: float) -> float:
+        return slope * (1 - slope)
+
+    def steepest(self, score: float) -> float:
+        return _sigmoid(score)
+
+    def pull(self, score: float) -> float:
+        # m sigma(-m) grows until m = 1.27846..., where it is m - 1 (stationarity: sigma(m) m = 1).
+        peak = 1.2784645427610738
+        return score * _sigmoid(-score) if score < peak else 0.2784645427610739
+
+
+@dataclass(frozen=True)
+class HuberisedHinge(Loss):
+    """The hinge 1 - m of a support vector machine, its corner rounded over a width.
+
+    Parameters
+    ----------
+    width : float
+        The corner reaches from margin 1 - width to 1 + width.
+
+    Examples
+    --------
+    >>> HuberisedHinge(0.5).smoothness
+    1.0
+    """
+
+    width: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_positive("width", self.width)
+
+    @property
+    def lipschitz(self) -> float:
+        return 1.0
+
+    @property
+    def smoothness(self) -> float:
+        return 1 / (2 * self.width)
+
+    @property
+    def at_zero(self) -> float:
+        return 1.0 if self.width <= 1 else (1 + self.width) ** 2 / (4 * self.width)
+
+    def value(self, score: Array, target: Array) -> Array:
+        gap, h = 1 - target * score, self.width
+        return np.where(gap >= h, gap, np.where(gap <= -h, 0.0, (gap + h) ** 2 / (4 * h)))
+
+    def slope(self, score: Array, target: Array) -> Array:
+        return -target * np.clip((1 + self.width - target * score) / (2 * self.width), 0, 1)
+
+    def curvature(self, score: Array, target: Array) -> Array:
+        return np.where(np.abs(1 - target * score) < self.width, self.smoothness, 0.0)
+
+    def pull(self, score: float) -> float:
+        # m times the slope: m up to 1 - h, then the parabola m (1 + h - m) / (2 h), which may rise first.
+        h = self.width
+        peak = max(1 - h, (1 + h) / 2)
+        m = min(score, peak)
+        return m if m <= 1 - h else m * (1 + h - m) / (2 * h)
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """Half the squared residual; its slope is bounded only where scores are.
+
+    Parameters
+    ----------
+    target_bound : float
+        Targets lie in [-target_bound, target_bound]. Public.
+    """
+
+    target_bound: float = 1.0
+    classifies: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("target_bound", self.target_bound)
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0
+
+    @property
+    def at_zero(self) -> float:
+        return self.target_bound**2 / 2
+
+    def value(self, score: Array, target: Array) -> Array:
+        return (score - target) ** 2 / 2
+
+    def slope(self, score: Array, target: Array) -> Array:
+        return score - target
+
+    def curvature(self, score: Array, target: Array) -> Array:  # noqa: ARG002
+        return np.ones_like(score)
+
+    def steepest(self, score: float) -> float:
+        return self.target_bound + score
+
+    def pull(self, score: float) -> float:
+        s = min(score, self.target_bound / 2)
+        return s * (self.target_bound - s)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """Half the squared residual up to a threshold, linear beyond it.
+
+    Parameters
+    ----------
+    threshold : float
+        The largest slope.
+    target_bound : float
+        Targets lie in [-target_bound, target_bound]. Public.
+    """
+
+    threshold: float = 1.0
+    target_bound: float = 1.0
+    classifies: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("threshold", self.threshold)
+        check_positive("target_bound", self.target_bound)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.threshold
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0
+
+    @property
+    def at_zero(self) -> float:
+        return float(self.value(np.zeros(1), np.array([self.target_bound]))[0])
+
+    def value(self, score: Array, target: Array) -> Array:
+        size, c = np.abs(score - target), self.threshold
+        return np.where(size <= c, size**2 / 2, c * size - c**2 / 2)
+
+    def slope(self, score: Array, target: Array) -> Array:
+        return np.clip(score - target, -self.threshold, self.threshold)
+
+    def curvature(self, score: Array, target: Array) -> Array:
+        return np.where(np.abs(score - target) <= self.threshold, 1.0, 0.0)
+
+    def steepest(self, score: float) -> float:
+        return min(self.threshold, self.target_bound + score)
+
+    def pull(self, score: float) -> float:
+        # s min(c, N - s): linear while N - s > c, then a parabola with its peak at N / 2.
+        bound, c = self.target_bound, self.threshold
+        s = min(score, max(bound / 2, bound - c))
+        return s * min(c, bound - s)
