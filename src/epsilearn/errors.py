@@ -29,5 +29,9 @@ class EntropyError(EpsilearnError):
     """The operating system gave no random bits, or bits that never decided. Nothing was released."""
 
 
+class ConvergenceError(EpsilearnError):
+    """The solver did not reach its certificate. Nothing was released; a debit stands."""
+
+
 class StateError(EpsilearnError):
     """A live mechanism was used after it ended, or after it was copied or forked."""

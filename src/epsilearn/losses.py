@@ -101,7 +101,7 @@ class Logistic(Loss):
         return slopes
 
     def curvature(self, score: Array, target: Array) -> Array:
-        steepness = np.abs(self.slope(score, target))
+        steepness: Array = np.abs(self.slope(score, target))
         return steepness * (1 - steepness)
 
     def curvature_at(self, slope: float) -> float:

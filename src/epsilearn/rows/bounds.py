@@ -1,0 +1,47 @@
+"""Public bounds on rows, and how rows are brought inside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.checks import check_positive
+
+__all__ = ["Bounds"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A bound on the norm of a row's features, and the constant of the intercept's column (0 for none).
+
+    Examples
+    --------
+    >>> Bounds(1.0, intercept=1.0).norm  # doctest: +ELLIPSIS
+    1.41421...
+    """
+
+    data_norm: float = 1.0
+    intercept: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("data_norm", self.data_norm)
+        if self.intercept:
+            check_positive("intercept", self.intercept)
+
+    @property
+    def norm(self) -> float:
+        """The bound R on a row's norm once the intercept's column is appended, rounded up."""
+        return math.nextafter(math.hypot(self.data_norm, self.intercept), math.inf)
+
+    def factors(self, norms: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+        """What to multiply each row by so that its exact norm is at most the bound.
+
+        ``norms`` are floats, off by at most ``terms`` roundings; aiming that much lower makes the exact product safe.
+        A row is then the real vector factor times x: nothing is rounded, so nothing is lost.
+        """
+        target = self.data_norm * (1 - 2.0**-40 - (terms + 8) * 2.0**-52)
+        with np.errstate(divide="ignore"):
+            return np.minimum(1.0, target / norms)

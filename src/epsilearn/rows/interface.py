@@ -1,0 +1,68 @@
+"""What every home of records offers: sums over all of them, each with a rigorous bound on its rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.losses import Loss
+
+__all__ = ["Rows", "Sums"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over all records, divided by their number.
+
+    Attributes
+    ----------
+    value : float
+        The mean loss.
+    gradient : array of shape (d,)
+        The mean gradient.
+    error : float
+        A bound on the norm of the gradient's rounding error, over every possible set of records.
+    hessian : array of shape (d, d), optional
+        The mean Hessian. For steering a solver; carries no error bound.
+    """
+
+    value: float
+    gradient: Array
+    error: float
+    hessian: Array | None = None
+
+
+class Rows(Protocol):
+    """Records clipped to public bounds, the intercept's column included.
+
+    Attributes
+    ----------
+    n, d : int
+        How many records and columns. Public.
+    norm : float
+        The bound on a row's norm.
+    dense : bool
+        Whether a Hessian matrix can be had, or only its products.
+    """
+
+    n: int
+    d: int
+    norm: float
+    dense: bool
+
+    def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
+        """Value and gradient at ``coef``, and if asked the Hessian."""
+
+    def product(self, vector: Array) -> Array:
+        """The mean Hessian, at the ``coef`` of the last `sums`, times a vector."""
+
+    def rounding(self, loss: Loss, weight_norm: float) -> float:
+        """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+
+    def part(self, indices: NDArray[np.int64]) -> Rows:
+        """Some of the records, by position."""

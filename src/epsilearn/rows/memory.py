@@ -1,0 +1,274 @@
+"""Rows in memory: dense or sparse, float32 or float64, without a copy where possible.
+
+Clipping is a factor for each row, applied inside the passes: the caller's array is neither copied nor changed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from epsilearn.errors import InvalidInput
+from epsilearn.losses import Loss
+from epsilearn.rows import passes
+from epsilearn.rows.bounds import Bounds
+from epsilearn.rows.interface import Array, Rows, Sums
+
+__all__ = ["DenseRows", "SparseRows", "as_rows"]
+
+Result = TypeVar("Result")
+
+_SHORT_STRETCH = 2048  # rows whose gradients are added one by one
+_LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
+
+
+def as_rows(X: Any, targets: Any, bounds: Bounds) -> Rows:
+    """Rows from an array, a data frame or a sparse matrix, clipped to the bounds."""
+    target = np.ascontiguousarray(targets, np.float64)
+    return SparseRows(X, target, bounds) if sparse.issparse(X) else DenseRows(X, target, bounds)
+
+
+class _MemoryRows(ABC):
+    """What dense and sparse rows share: stretches of rows, threads, and adding up in a fixed order."""
+
+    def __init__(self, shape: tuple[int, int], target: Array, bounds: Bounds, factors: Array, terms: int) -> None:
+        if target.shape != shape[:1]:
+            raise InvalidInput(f"expected one target for each of the {shape[0]} rows, got shape {target.shape}")
+        if not np.isfinite(target).all():
+            raise InvalidInput("targets have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+        self.n, self._features = shape
+        self.d = self._features + (bounds.intercept != 0)
+        self.norm = bounds.norm
+        self._bounds, self._target, self._factors, self._terms = bounds, target, factors, terms
+        self._curvature = np.empty(self.n)
+
+    dense = True
+
+    def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
+        """Value and gradient at ``coef``, and if asked the Hessian."""
+        code = passes.code_of(loss) if self._compiled else None
+        rows, _ = self._stretch(code is not None)
+
+        def first_order(part: slice) -> tuple[float, Array]:
+            return self._by_numpy(part, loss, coef) if code is None else self._by_pass(part, *code, coef)
+
+        value, gradient = 0.0, np.zeros(self.d)
+        for part_value, part_gradient in _in_threads(first_order, self._parts(rows)):
+            value += part_value
+            gradient += part_gradient
+        error = self.rounding(loss, float(np.linalg.norm(coef)) * (1 + (self.d + 2) * 2.0**-53))
+        return Sums(value / self.n, gradient / self.n, error, self._hessian() if hessian else None)
+
+    def rounding(self, loss: Loss, weight_norm: float) -> float:
+        """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+        rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
+        additions += math.ceil(self.n / rows)
+        return passes.gradient_error(loss, self._terms + 1, additions, self.norm, weight_norm)
+
+    def product(self, vector: Array) -> Array:
+        """The mean Hessian at the last ``coef`` times a vector."""
+        total = np.zeros(self.d)
+        for part in _in_threads(lambda part: self._product(part, vector), self._parts(_SHORT_STRETCH)):
+            total += part
+        return total / self.n
+
+    def _hessian(self) -> Array:
+        total = np.zeros((self.d, self.d))
+        for part in _in_threads(self._outer, self._parts(_SHORT_STRETCH)):
+            total += part
+        return total / self.n
+
+    def _parts(self, rows: int) -> list[slice]:
+        return [slice(start, min(start + rows, self.n)) for start in range(0, self.n, rows)]
+
+    def _by_numpy(self, part: slice, loss: Loss, coef: Array) -> tuple[float, Array]:
+        """Any loss: scores, slopes, and the product with the rows."""
+        score, target = self._scores(part, coef), self._target[part]
+        self._curvature[part] = loss.curvature(score, target)
+        return float(loss.value(score, target).sum()), self._combine(part, loss.slope(score, target))
+
+    def _product(self, part: slice, vector: Array) -> Array:
+        return self._combine(part, self._curvature[part] * self._scores(part, vector))
+
+    def _scores(self, part: slice, coef: Array) -> Array:
+        score: Array = (self._matrix(part) @ coef[: self._features]) * self._factors[part]
+        return score + self._bounds.intercept * coef[-1] if self._bounds.intercept else score
+
+    def _combine(self, part: slice, weights: Array) -> Array:
+        features: Array = (weights * self._factors[part]) @ self._matrix(part)
+        return np.append(features, self._bounds.intercept * weights.sum()) if self._bounds.intercept else features
+
+    @property
+    @abstractmethod
+    def _compiled(self) -> bool:
+        """Whether the compiled passes can read these rows."""
+
+    @abstractmethod
+    def _stretch(self, compiled: bool) -> tuple[int, int]:
+        """How many rows to hand out at a time, and how many additions an addend then passes through."""
+
+    @abstractmethod
+    def _matrix(self, part: slice) -> Any:
+        """Some rows' features, as something that multiplies."""
+
+    @abstractmethod
+    def _by_pass(self, part: slice, code: int, parameter: float, coef: Array) -> tuple[float, Array]:
+        """Value and gradient of some rows, by a compiled pass."""
+
+    @abstractmethod
+    def _outer(self, part: slice) -> Array:
+        """The sum of curvature times the outer product of each of some rows with itself."""
+
+
+class DenseRows(_MemoryRows):
+    """Rows of a dense array. C order is read in compiled passes, other layouts through BLAS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.losses import Logistic
+    >>> rows = DenseRows(np.array([[0.6, 0.0], [30.0, 40.0]]), np.ones(2), Bounds(1.0, intercept=0.0))
+    >>> sums = rows.sums(Logistic(), np.zeros(2))
+    >>> round(sums.value, 4), sums.gradient.round(3).tolist(), sums.error < 1e-12
+    (0.6931, [-0.3, -0.2], True)
+    """
+
+    def __init__(self, X: Any, target: Array, bounds: Bounds) -> None:
+        self._X = _as_matrix(X)
+        columns = self._X.shape[1]
+        norms = np.sqrt(np.einsum("ij,ij->i", self._X, self._X, dtype=np.float64))
+        super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
+
+    def part(self, indices: NDArray[np.int64]) -> DenseRows:
+        """Some of the records, by position."""
+        return DenseRows(self._X[indices], self._target[indices], self._bounds)
+
+    @property
+    def _compiled(self) -> bool:
+        return bool(self._X.flags.c_contiguous)
+
+    def _stretch(self, compiled: bool) -> tuple[int, int]:
+        return (_LONG_STRETCH, passes.BLOCK + _LONG_STRETCH // passes.BLOCK) if compiled else (_SHORT_STRETCH,) * 2
+
+    def _matrix(self, part: slice) -> Any:
+        return self._X[part].astype(np.float64, copy=False)
+
+    def _by_pass(self, part: slice, code: int, parameter: float, coef: Array) -> tuple[float, Array]:
+        gradient = np.zeros(self.d)
+        value = passes.dense_pass(
+            self._X[part], self._factors[part], self._bounds.intercept, self._target[part], coef, code, parameter,
+            gradient, self._curvature[part],
+        )  # fmt: skip
+        return value, gradient
+
+    def _outer(self, part: slice) -> Array:
+        root = np.sqrt(self._curvature[part])
+        scaled = np.empty((len(root), self.d))
+        np.multiply(self._X[part], (root * self._factors[part])[:, None], out=scaled[:, : self._features])
+        if self._bounds.intercept:
+            scaled[:, -1] = root * self._bounds.intercept
+        product: Array = scaled.T @ scaled
+        return product
+
+
+class SparseRows(_MemoryRows):
+    """Rows of a sparse matrix, never made dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from epsilearn.losses import Logistic
+    >>> X = sparse.csr_array(np.array([[0.6, 0.0], [30.0, 40.0]]))
+    >>> SparseRows(X, np.ones(2), Bounds(1.0)).sums(Logistic(), np.zeros(3)).gradient.round(3).tolist()
+    [-0.3, -0.2, -0.5]
+    """
+
+    def __init__(self, X: Any, target: Array, bounds: Bounds) -> None:
+        matrix = sparse.csr_array(X)
+        _check_numbers(matrix.dtype, matrix.data)
+        if 0 in matrix.shape:
+            raise InvalidInput(f"features must have at least one row and one column, got shape {matrix.shape}")
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        if matrix.dtype not in (np.float64, np.float32):
+            matrix = matrix.astype(np.float64)
+        self._X = matrix
+        longest = int(np.diff(matrix.indptr).max())
+        norms = np.sqrt(np.add.reduceat(np.append(np.square(matrix.data, dtype=np.float64), 0.0), matrix.indptr[:-1]))
+        norms[np.diff(matrix.indptr) == 0] = 0.0
+        super().__init__(matrix.shape, target, bounds, bounds.factors(norms, longest), longest)
+
+    dense = False
+
+    def part(self, indices: NDArray[np.int64]) -> SparseRows:
+        """Some of the records, by position."""
+        return SparseRows(self._X[indices], self._target[indices], self._bounds)
+
+    @property
+    def _compiled(self) -> bool:
+        return True
+
+    def _stretch(self, compiled: bool) -> tuple[int, int]:  # noqa: ARG002
+        # A stretch has a gradient of its own, as long as there are columns: few columns, short stretches.
+        rows = max(_SHORT_STRETCH, self.d // 64)
+        return rows, rows
+
+    def _matrix(self, part: slice) -> Any:
+        return self._X[part]
+
+    def _arrays(self, part: slice) -> tuple[Any, Any, Any]:
+        return self._X.data, self._X.indices, self._X.indptr[part.start : part.stop + 1]
+
+    def _by_pass(self, part: slice, code: int, parameter: float, coef: Array) -> tuple[float, Array]:
+        gradient = np.zeros(self.d)
+        value = passes.sparse_pass(
+            *self._arrays(part), self._factors[part], self._bounds.intercept, self._target[part], coef, code, parameter,
+            gradient, self._curvature[part],
+        )  # fmt: skip
+        return value, gradient
+
+    def _product(self, part: slice, vector: Array) -> Array:
+        out = np.zeros(self.d)
+        passes.sparse_product(
+            *self._arrays(part), self._factors[part], self._bounds.intercept, self._curvature[part], vector, out
+        )
+        return out
+
+    def _outer(self, part: slice) -> Array:
+        raise NotImplementedError("sparse rows offer products with the Hessian, not the matrix itself")
+
+
+def _as_matrix(X: Any) -> NDArray[Any]:
+    array = np.asarray(X)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInput(f"features must be a table of at least one row and one column, got shape {array.shape}")
+    _check_numbers(array.dtype, array)
+    return array if array.dtype in (np.float64, np.float32) else array.astype(np.float64)
+
+
+def _check_numbers(dtype: np.dtype[Any], values: NDArray[Any]) -> None:
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        raise InvalidInput(f"features must be numbers, got {dtype}")
+    if dtype.kind == "f" and not np.isfinite(values).all():
+        raise InvalidInput("features have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+
+
+def _in_threads(work: Callable[[slice], Result], parts: list[slice]) -> Iterator[Result]:
+    """The results in order, a few at a time, so that only a few are held."""
+    workers = os.cpu_count() or 1
+    if len(parts) == 1 or workers == 1:
+        yield from map(work, parts)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        for start in range(0, len(parts), 4 * workers):
+            yield from pool.map(work, parts[start : start + 4 * workers])
