@@ -149,12 +149,18 @@ def test_short_rows_are_left_alone():
     assert np.isfinite(empty.sums(Logistic(), np.zeros(5)).gradient).all()
 
 
+@pytest.mark.filterwarnings("error")
 def test_large_and_tiny_features():
     for size in (1e200, 1e-200, 1e-310):
         rows = as_rows(np.array([[size, -size]]), np.ones(1), Bounds(1.0))
         sums = rows.sums(Logistic(), np.ones(3))
         assert np.isfinite(sums.gradient).all()
         assert (rows._factors * size * math.sqrt(2) <= 1.0).all()
+        compressed = as_rows(sparse.csr_array(np.array([[size, -size]])), np.ones(1), Bounds(1.0))
+        np.testing.assert_allclose(compressed._factors, rows._factors, rtol=1e-12)
+    # A huge row is scaled to the bound, not to nothing.
+    huge = as_rows(np.array([[3e200, 4e200]]), np.ones(1), Bounds(1.0, intercept=0.0))
+    np.testing.assert_allclose(huge.sums(Logistic(), np.zeros(2)).gradient, [-0.3, -0.4], rtol=1e-9)
 
 
 def test_duplicates_in_a_sparse_matrix_are_added():

@@ -43,5 +43,5 @@ class Bounds:
         A row is then the real vector factor times x: nothing is rounded, so nothing is lost.
         """
         target = self.data_norm * (1 - 2.0**-40 - (terms + 8) * 2.0**-52)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return np.minimum(1.0, target / norms)

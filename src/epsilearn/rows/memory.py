@@ -145,6 +145,8 @@ class DenseRows(_MemoryRows):
         self._X = _as_matrix(X)
         columns = self._X.shape[1]
         norms = np.sqrt(np.einsum("ij,ij->i", self._X, self._X, dtype=np.float64))
+        for odd in np.flatnonzero(_out_of_range(norms)):
+            norms[odd] = _careful_norm(self._X[odd])
         super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
 
     def part(self, indices: NDArray[np.int64]) -> DenseRows:
@@ -204,8 +206,12 @@ class SparseRows(_MemoryRows):
             matrix = matrix.astype(np.float64)
         self._X = matrix
         longest = int(np.diff(matrix.indptr).max())
-        norms = np.sqrt(np.add.reduceat(np.append(np.square(matrix.data, dtype=np.float64), 0.0), matrix.indptr[:-1]))
+        with np.errstate(over="ignore"):
+            squares = np.append(np.square(matrix.data, dtype=np.float64), 0.0)
+            norms = np.sqrt(np.add.reduceat(squares, matrix.indptr[:-1]))
         norms[np.diff(matrix.indptr) == 0] = 0.0
+        for odd in np.flatnonzero(_out_of_range(norms)):
+            norms[odd] = _careful_norm(matrix.data[matrix.indptr[odd] : matrix.indptr[odd + 1]])
         super().__init__(matrix.shape, target, bounds, bounds.factors(norms, longest), longest)
 
     dense = False
@@ -261,6 +267,16 @@ def _check_numbers(dtype: np.dtype[Any], values: NDArray[Any]) -> None:
         raise InvalidInput(f"features must be numbers, got {dtype}")
     if dtype.kind == "f" and not np.isfinite(values).all():
         raise InvalidInput("features have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+
+
+def _out_of_range(norms: Array) -> NDArray[np.bool_]:
+    """Norms whose squares may have left the range of doubles."""
+    return (norms > 1e150) | (norms < 1e-140)
+
+
+def _careful_norm(values: NDArray[Any]) -> float:
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.linalg.norm(values.astype(np.float64) / largest)) if largest else 0.0
 
 
 def _in_threads(work: Callable[[slice], Result], parts: list[slice]) -> Iterator[Result]:
