@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from epsilearn.checks import check_positive
@@ -53,6 +54,10 @@ class Loss:
         """The second derivative in the score; where it jumps, either side's."""
         raise NotImplementedError
 
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        """The derivative in ball arithmetic."""
+        raise NotImplementedError
+
     def curvature_at(self, slope: float) -> float:  # noqa: ARG002 - without a trade-off it does not matter
         """The largest curvature at points (or limits of points) whose absolute slope is ``slope``."""
         return self.smoothness
@@ -64,6 +69,10 @@ class Loss:
     def pull(self, score: float) -> float:
         """The largest -s slope(s) for |s| <= ``score``: how hard one record can push w outwards."""
         return self.lipschitz * score
+
+
+def _clip(number: arb, low: float, high: float) -> arb:
+    return number.max(arb(low)).min(arb(high))
 
 
 def _sigmoid(x: float) -> float:
@@ -103,6 +112,9 @@ class Logistic(Loss):
     def curvature(self, score: Array, target: Array) -> Array:
         steepness: Array = np.abs(self.slope(score, target))
         return steepness * (1 - steepness)
+
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        return -target / (1 + (score * target).exp())
 
     def curvature_at(self, slope: float) -> float:
         return slope * (1 - slope)
@@ -158,6 +170,10 @@ class HuberisedHinge(Loss):
     def curvature(self, score: Array, target: Array) -> Array:
         return np.where(np.abs(1 - target * score) < self.width, self.smoothness, 0.0)
 
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        h = arb(self.width)
+        return -target * _clip((1 + h - target * score) / (2 * h), 0.0, 1.0)
+
     def pull(self, score: float) -> float:
         # m times the slope: m up to 1 - h, then the parabola m (1 + h - m) / (2 h), which may rise first.
         h = self.width
@@ -202,6 +218,9 @@ class Squared(Loss):
 
     def curvature(self, score: Array, target: Array) -> Array:  # noqa: ARG002
         return np.ones_like(score)
+
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        return score - target
 
     def steepest(self, score: float) -> float:
         return self.target_bound + score
@@ -252,6 +271,9 @@ class Huber(Loss):
 
     def curvature(self, score: Array, target: Array) -> Array:
         return np.where(np.abs(score - target) <= self.threshold, 1.0, 0.0)
+
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        return _clip(score - target, -self.threshold, self.threshold)
 
     def steepest(self, score: float) -> float:
         return min(self.threshold, self.target_bound + score)

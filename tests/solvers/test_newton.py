@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from flint import arb
 from scipy import sparse
 from scipy.optimize import minimize
 
+from epsilearn.balls import ball, precision
 from epsilearn.errors import ConvergenceError
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Squared
 from epsilearn.rows import Bounds, as_rows
@@ -64,10 +68,33 @@ def test_stopped_early_is_an_error_and_no_coefficients():
         minimise(make_problem(Logistic()), 1e-10, limit=1)
 
 
-def test_a_target_below_the_rounding_cannot_be_met():
-    problem = make_problem(Logistic())
-    with pytest.raises(ConvergenceError):
-        minimise(problem, problem.rows.rounding(Logistic(), 0.0) / 2, limit=30)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_a_target_below_the_rounding_is_met_beyond_doubles(loss, layout):
+    """Which objectives doubles can solve depends on the data; giving up would tell. So it does not give up."""
+    problem = make_problem(loss, layout, n=150, d=3, tilt=0.1)
+    target = problem.rows.rounding(loss, 1.0) * 1e-9
+    solution = minimise(problem, target)
+    assert solution.certificate <= target
+    assert isinstance(solution.coef[0], Fraction)
+    with precision(300):
+        gradient = problem.rows.gradient_in_balls(loss, solution.coef)
+        whole = [
+            g + ball(problem.strength) * ball(c) + ball(float(b))
+            for g, c, b in zip(gradient, solution.coef, problem.linear, strict=True)
+        ]
+        assert sum((g * g for g in whole), arb(0)).sqrt() <= target
+    floats = minimise(problem, 1e-10)
+    assert np.linalg.norm(floats.coef - np.array(solution.coef, float)) <= 2e-10 / problem.strength
+
+
+def test_an_enormous_tilt_is_solved():
+    """Noise in the objective is unbounded: 10**12 times the usual must not be an error."""
+    problem = make_problem(Logistic(), n=100, d=2, strength=0.01, tilt=1e12)
+    solution = minimise(problem, 1e-9)
+    assert solution.certificate <= 1e-9
+    expected = -problem.linear / problem.strength
+    np.testing.assert_allclose(np.array(solution.coef, float), expected, atol=3 / problem.strength)
 
 
 def test_progress_is_reported():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from epsilearn.errors import ConvergenceError
 from epsilearn.losses import Loss
 from epsilearn.rows.interface import Rows
+from epsilearn.solvers.refine import ExactRows, refine
 
 __all__ = ["Problem", "Solution", "minimise"]
 
@@ -43,9 +45,10 @@ class Problem:
         value = sums.value + self.strength / 2 * float(coef @ coef) + float(linear @ coef)
         added = 4 * _UNIT * (self.strength * _norm(coef) + _norm(linear) + _norm(sums.gradient))
         # The norm itself is a sum of d squares.
-        bound = _norm(gradient) * (1 + (len(coef) + 4) * _UNIT) + 1.01 * (sums.error + added)
+        rounding = 1.01 * (sums.error + added)
+        bound = _norm(gradient) * (1 + (len(coef) + 4) * _UNIT) + rounding
         matrix = None if sums.hessian is None else sums.hessian + self.strength * np.eye(len(coef))
-        return Point(coef, value, gradient, bound, matrix)
+        return Point(coef, value, gradient, rounding, bound, matrix)
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,23 @@ class Point:
     coef: Array
     value: float
     gradient: Array
+    rounding: float
     bound: float
     hessian: Array | None
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A point whose exact gradient has a norm of at most ``certificate``.
+    """A point whose exact gradient has a norm of at most ``certificate``; fractions where doubles do not suffice.
 
     How many passes it took depends on the data; it is for the data holder's eyes only and is not kept.
     """
 
-    coef: Array
+    coef: Array | list[Fraction]
     certificate: float
+
+
+Direction = Callable[[Problem, Point, Array], Array]
 
 
 def minimise(
@@ -105,13 +112,11 @@ def minimise(
     direction = _by_factor if small else _by_products
     point, used = problem.at(np.zeros(problem.rows.d), hessian=small), 1
     while point.bound > target:
-        step = direction(problem, point)
-        found = _line_search(problem, point, step, small, limit - used)
+        if _norm(point.gradient) <= 2 * point.rounding and isinstance(problem.rows, ExactRows):
+            return _beyond_doubles(problem, problem.rows, point, direction, target)
+        found = _line_search(problem, point, direction(problem, point, -point.gradient), small, limit - used)
         if found is None:
-            raise ConvergenceError(
-                f"the solver did not reach a gradient norm of {target:.3g} within {limit} passes over the rows; "
-                "nothing was released. Use a larger alpha, or rescale the features"
-            )
+            raise _not_reached(target)
         point, passes = found
         used += passes
         if progress is not None:
@@ -119,17 +124,37 @@ def minimise(
     return Solution(point.coef, point.bound)
 
 
-def _by_factor(problem: Problem, point: Point) -> Array:
+def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, direction: Direction, target: float) -> Solution:
+    linear = np.zeros_like(point.coef) if problem.linear is None else problem.linear
+    found = refine(
+        rows, problem.loss, problem.strength, linear, point.coef,
+        lambda residual: direction(problem, point, residual), target,
+    )  # fmt: skip
+    if found is None:
+        raise _not_reached(target)
+    return Solution(*found)
+
+
+def _not_reached(target: float) -> ConvergenceError:
+    return ConvergenceError(
+        f"the solver did not reach a gradient norm of {target:.3g}; nothing was released. "
+        "Use a larger alpha, or rescale the features"
+    )
+
+
+def _by_factor(problem: Problem, point: Point, residual: Array) -> Array:
+    """The Hessian's inverse times a residual, by Cholesky's factor."""
     del problem
-    step: Array = cho_solve(cho_factor(point.hessian), -point.gradient)
+    step: Array = cho_solve(cho_factor(point.hessian), residual)
     return step
 
 
-def _by_products(problem: Problem, point: Point) -> Array:
-    """Conjugate gradients on the Newton equation, as far as the gradient's size warrants."""
-    size = _norm(point.gradient)
+def _by_products(problem: Problem, point: Point, residual: Array) -> Array:
+    """The same by conjugate gradients, as far as the residual's size warrants."""
+    del point
+    size = _norm(residual)
     tolerance = min(0.1, math.sqrt(size)) * size
-    step, residual = np.zeros_like(point.gradient), -point.gradient
+    step = np.zeros_like(residual)
     towards, square = residual.copy(), float(residual @ residual)
     for _ in range(10 * len(step)):
         if math.sqrt(square) <= tolerance:
