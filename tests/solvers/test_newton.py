@@ -24,7 +24,7 @@ def make_problem(loss, layout=np.asarray, strength=1e-3, n=2000, d=6, seed=0, ti
     X = generator.normal(size=(n, d))
     y = np.sign(X @ generator.normal(size=d) + generator.normal(size=n))
     rows = as_rows(layout(X), y, Bounds(2.0))
-    return Problem(rows, loss, strength, tilt * generator.normal(size=rows.d))
+    return Problem(rows, loss, strength, n * tilt * generator.normal(size=rows.d))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -80,8 +80,8 @@ def test_a_target_below_the_rounding_is_met_beyond_doubles(loss, layout):
     with precision(300):
         gradient = problem.rows.gradient_in_balls(loss, solution.coef)
         whole = [
-            g + ball(problem.strength) * ball(c) + ball(float(b))
-            for g, c, b in zip(gradient, solution.coef, problem.linear, strict=True)
+            g + ball(problem.strength) * ball(c) + ball(float(b)) / problem.rows.n
+            for g, c, b in zip(gradient, solution.coef, problem.tilt, strict=True)
         ]
         assert sum((g * g for g in whole), arb(0)).sqrt() <= target
     floats = minimise(problem, 1e-10)
@@ -93,7 +93,7 @@ def test_an_enormous_tilt_is_solved():
     problem = make_problem(Logistic(), n=100, d=2, strength=0.01, tilt=1e12)
     solution = minimise(problem, 1e-9)
     assert solution.certificate <= 1e-9
-    expected = -problem.linear / problem.strength
+    expected = -problem.tilt / (problem.rows.n * problem.strength)
     np.testing.assert_allclose(np.array(solution.coef, float), expected, atol=3 / problem.strength)
 
 

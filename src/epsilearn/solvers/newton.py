@@ -30,17 +30,17 @@ _UNIT = 2.0**-53
 
 @dataclass(frozen=True)
 class Problem:
-    """F(w) = mean loss + (strength / 2) ||w||**2 + <linear, w>."""
+    """F(w) = mean loss + (strength / 2) ||w||**2 + <tilt, w> / n."""
 
     rows: Rows
     loss: Loss
     strength: float
-    linear: Array | None = None
+    tilt: Array | None = None
 
     def at(self, coef: Array, *, hessian: bool = False) -> Point:
         """Value, gradient and the certificate at a point."""
         sums = self.rows.sums(self.loss, coef, hessian=hessian)
-        linear = np.zeros_like(coef) if self.linear is None else self.linear
+        linear = np.zeros_like(coef) if self.tilt is None else self.tilt / self.rows.n
         gradient = sums.gradient + (self.strength * coef + linear)
         value = sums.value + self.strength / 2 * float(coef @ coef) + float(linear @ coef)
         added = 4 * _UNIT * (self.strength * _norm(coef) + _norm(linear) + _norm(sums.gradient))
@@ -125,9 +125,9 @@ def minimise(
 
 
 def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, direction: Direction, target: float) -> Solution:
-    linear = np.zeros_like(point.coef) if problem.linear is None else problem.linear
+    tilt = np.zeros_like(point.coef) if problem.tilt is None else problem.tilt
     found = refine(
-        rows, problem.loss, problem.strength, linear, point.coef,
+        rows, problem.loss, problem.strength, tilt, point.coef,
         lambda residual: direction(problem, point, residual), target,
     )  # fmt: skip
     if found is None:

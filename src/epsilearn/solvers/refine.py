@@ -31,6 +31,8 @@ _BITS = 256
 class ExactRows(Protocol):
     """Rows that can also be summed in ball arithmetic, slowly."""
 
+    n: int
+
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point."""
 
@@ -39,7 +41,7 @@ def refine(
     rows: ExactRows,
     loss: Loss,
     strength: float,
-    linear: Array,
+    tilt: Array,
     start: Array,
     correct: Callable[[Array], Array],
     target: float,
@@ -49,8 +51,8 @@ def refine(
     for _ in range(60):
         with precision(_BITS):
             gradient = [
-                g + ball(strength) * ball(p) + ball(float(b))
-                for g, p, b in zip(rows.gradient_in_balls(loss, point), point, linear, strict=True)
+                g + ball(strength) * ball(p) + ball(float(b)) / rows.n
+                for g, p, b in zip(rows.gradient_in_balls(loss, point), point, tilt, strict=True)
             ]
             bound = sum((g * g for g in gradient), arb(0)).sqrt().abs_upper()
         if bound <= ball(target):
