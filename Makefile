@@ -31,7 +31,7 @@ lint: $(VENV)/.installed-test $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo || $(BIN)/lint-imports
+	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .

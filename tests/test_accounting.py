@@ -123,6 +123,26 @@ def test_concentrated_conversion_is_the_optimum_over_orders(rho, delta):
     assert gaussian <= found <= 1.25 * gaussian
 
 
+def test_approximate_against_its_dominating_pair():
+    """With probability delta all is told, else randomised response: the exact hockey-stick divergence."""
+    bound, share = 0.8, 0.01
+    yes, no = ((1 - share) / (1 + math.exp(s * bound)) for s in (-1, 1))
+    p, q = np.array([share, yes, no, 0.0]), np.array([0.0, no, yes, share])
+    for epsilon in (0.0, 0.3, 0.8, 2.0):
+        exact = float(np.maximum(0, p - math.exp(epsilon) * q).sum())
+        assert exact <= Approximate(bound, share).delta(epsilon) <= exact + share
+
+
+def test_bounded_range_is_tight_for_small_epsilon():
+    """Losses of plus and minus epsilon / 2 have a divergence of order * epsilon**2 / 8 up to higher terms."""
+    epsilon, order = 0.05, 2.0
+    yes = math.exp(epsilon / 2) / (1 + math.exp(epsilon / 2))
+    p, q = np.array([yes, 1 - yes]), np.array([1 - yes, yes])
+    exact = math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
+    assert 0.99 * BoundedRange(epsilon).renyi(order) < exact <= BoundedRange(epsilon).renyi(order)
+    assert BoundedRange(epsilon).rho == pytest.approx(epsilon**2 / 8, rel=1e-12)
+
+
 def test_exponential_mechanism_respects_its_rho():
     generator = np.random.default_rng(0)
     curve = BoundedRange(1.3)
@@ -172,6 +192,13 @@ def test_nothing_is_promised_at_delta_zero_by_a_gaussian():
         {"kind": "renyi", "orders": [2, 1], "divergences": [1, 2]},
         {"kind": "renyi", "orders": [2], "divergences": [1, 2]},
         {"kind": "approximate", "bound": 1, "share": 0},
+        {"kind": "approximate", "bound": 1, "share": "x"},
+        {"kind": "renyi", "orders": 3, "divergences": [1, 2]},
+        {"kind": "renyi", "orders": ["x"], "divergences": [1]},
+        {"kind": "composite", "parts": 3},
+        {"kind": "composite", "parts": [3]},
+        {"kind": "composite", "parts": [{"times": 10**9, "curve": {"kind": "pure", "bound": 1}}]},
+        {"kind": "composite", "parts": [{"times": 1}]},
         None,
     ],
 )

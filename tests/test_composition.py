@@ -88,6 +88,29 @@ def test_mixed_pure_bounds_against_enumeration():
     assert exact_delta(total.epsilon - 0.01) > delta
 
 
+def test_fourier_transforms_leave_a_margin():
+    from epsilearn.composition import fourier_slack
+
+    assert fourier_slack(10**5, 100) == pytest.approx(4 * 2**-53 * 17.6 * 100 * 316, rel=0.01)
+    curve = Composite((Pure(0.1),) * 99 + (Pure(0.2),))
+    # Where the margin eats up delta the rule says nothing.
+    assert _RULES["privacy-loss distributions"](curve, 2e-11) == math.inf
+    assert _RULES["privacy-loss distributions"](curve, 1e-6) < math.inf
+
+
+def test_deltas_that_sum_to_one_are_refused():
+    with pytest.raises(InvalidInput, match="delta"):
+        compose(*[Guarantee.from_budget(0.1, 0.6)] * 2)
+    with pytest.raises(InvalidInput, match="delta"):
+        parallel(*[Guarantee.from_budget(0.1, 0.6, null_records=True)] * 2, partition="attribute")
+
+
+def test_long_compositions_stay_short_on_paper():
+    total = compose(*[Guarantee.pure(0.001)] * 5000)
+    assert len(total.to_json()) < 2000
+    assert Guarantee.from_json(total.to_json()) == total
+
+
 def test_exact_decimals_add_up():
     assert compose(*[Guarantee.pure(0.1)] * 10).epsilon == 1.0
 

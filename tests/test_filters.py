@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from epsilearn import Guarantee
-from epsilearn.accounting import GaussianShift
+from epsilearn.accounting import GaussianShift, Pure, ZeroConcentrated
 from epsilearn.errors import InvalidInput
 from epsilearn.filters import RENYI_ORDERS, Filter
 
@@ -51,6 +51,33 @@ def test_debits_with_their_own_delta_use_up_delta():
     rule = Filter.of("zcdp", 1.0, 1e-6)
     assert spend_all(rule, Guarantee.from_budget(0.001, 1e-7)) == 2  # a quarter of delta, either way
     assert spend_all(Filter.of("pure", 1.0, 1e-6), Guarantee.from_budget(0.001, 1e-7)) == 10
+
+
+def test_shares_of_delta():
+    """Half of delta converts, a quarter is for debits with a delta of their own, a quarter for plain sums."""
+    epsilon, delta = 1.0, 1e-6
+    for name in ("zcdp", "renyi"):
+        plain, *others = Filter.of(name, epsilon, delta).clauses
+        assert plain == {"epsilon": 1, "delta": Fraction(1, 4 * 10**6)}
+        assert all(clause["failure"] == Fraction(1, 4 * 10**6) for clause in others)
+    (_, clause) = Filter.of("zcdp", epsilon, delta).clauses
+    rho = float(clause["rho"])
+    assert ZeroConcentrated(rho).epsilon(delta / 2) <= epsilon
+    assert ZeroConcentrated(rho * 1.0001).epsilon(delta / 2) > epsilon
+
+
+@pytest.mark.parametrize("name", ["zcdp", "renyi"])
+def test_what_a_debit_adds_to_each_total(name):
+    rule = Filter.of(name, 10.0, 1e-3)
+    totals = rule.add(rule.zero(), Guarantee.from_budget(0.5, 1e-6))
+    assert totals["epsilon"] == Fraction(1, 2)
+    assert totals["delta"] == Fraction(1, 10**6)
+    assert float(totals["failure"]) == 1e-6
+    moments = {k: float(v) for k, v in totals.items() if k not in ("epsilon", "delta", "failure")}
+    for key, cost in moments.items():
+        assert cost == pytest.approx(0.125 if key == "rho" else Pure(0.5).renyi(float(key.split()[1])), rel=1e-9)
+    gaussian_totals = rule.add(rule.zero(), gaussian(0.2))
+    assert gaussian_totals["failure"] == 0
 
 
 @pytest.mark.parametrize("rule_name", ["zcdp", "renyi"])

@@ -101,6 +101,8 @@ def test_the_curve_must_prove_the_promise():
         Guarantee(0.1, curve=Pure(10.0))
     with pytest.raises(InvalidInput, match="does not prove"):
         Guarantee(0.1, 1e-9, curve=GaussianShift(1.0))
+    with pytest.raises(InvalidInput, match="does not prove"):
+        Guarantee(1e-9, curve=Composite((Pure(100.0),)))
     with pytest.raises(InvalidInput, match="at least one part"):
         Composite(())
     assert Guarantee.pure(1.0).void("seeded").curve is None

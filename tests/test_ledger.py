@@ -94,6 +94,8 @@ def test_stamps_are_heads_that_stay_in_the_chain(ledger):
         ("DELETE FROM epsilearn_entry WHERE number = 2", "entry 2 of 'patients' is missing"),
         ("DELETE FROM epsilearn_entry WHERE number = 4", "last entries of 'patients' are missing"),
         ("DELETE FROM epsilearn_entry", "last entries"),
+        ("UPDATE epsilearn_entry SET content = '{\"x\": 1e999}' WHERE number = 2", "entry 2 of 'patients' is damaged"),
+        ("UPDATE epsilearn_entry SET content = '[1]' WHERE number = 2", "entry 2 of 'patients' is damaged"),
         ("UPDATE epsilearn_ledger SET length = 0", "last entries"),
         ("UPDATE epsilearn_ledger SET length = 3", "last entries"),
         ("UPDATE epsilearn_entry SET content = '{\"x\": NaN}' WHERE number = 2", "entry 2 of 'patients' is damaged"),
@@ -412,3 +414,38 @@ def test_reading_while_others_write_raises_no_false_alarm(ledger_url):
 def test_every_sqlite_url_is_a_file(tmp_path):
     Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
     assert Ledger(f"sqlite+pysqlite:///{tmp_path / 'b.db'}").url == str(tmp_path / "b.db")
+
+
+def test_a_debit_is_on_disk_whatever_the_server_is_set_to(postgres_url):
+    """A role may have asynchronous commits, or another isolation, as its default."""
+    import psycopg
+
+    ledger = Ledger.create(postgres_url, dataset="d", epsilon=1.0)
+    name = postgres_url.rsplit("/", 1)[1]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    with ledger._store._transaction(write=True) as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: ledger.debit(SPEND), range(10)))
+    assert ledger.balance().spent_epsilon == 1.0
+
+
+def test_file_systems_without_hard_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    ledger = Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
+    ledger.debit(SPEND)
+    with pytest.raises(LedgerError, match="never reset"):
+        Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
+    assert [p.name for p in tmp_path.iterdir()] == ["b.db"]
+
+
+def test_a_session_of_many_positives_is_one_short_entry(ledger):
+    epsilearn.AboveThreshold(threshold=0, sensitivity=1, epsilon=0.5, positives=5000, ledger=ledger)
+    assert len(str(ledger.history()[0]["guarantee"])) < 2000
+    assert ledger.verify()

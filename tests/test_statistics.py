@@ -49,9 +49,56 @@ def test_labels_and_flags_from_every_home(home):
     assert statistics.count(home([1, 0, 1, 1]), **LOUD).value == 3
 
 
-def test_categorical_columns():
-    column = pd.Series(["a", "b", "a"], dtype="category")
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(["a", "b", "a"], dtype="category"),
+        pl.Series(["a", "b", "a"], dtype=pl.Categorical),
+        pl.Series(["a", "b", "a"], dtype=pl.Enum(["a", "b"])),
+        pa.array(["a", "b", "a"]).dictionary_encode(),
+    ],
+    ids=["pandas", "polars categorical", "polars enum", "arrow dictionary"],
+)
+def test_categorical_columns(column):
     assert statistics.histogram(column, categories=["a", "b"], **LOUD).value.tolist() == [2, 1]
+
+
+def test_one_value_does_not_retype_the_others():
+    """numpy turns [1, 1, "1"] into text: one record would move all the others."""
+    first = statistics.histogram([1] * 1000, categories=[1, "1"], **LOUD).value
+    second = statistics.histogram([1] * 999 + ["1"], categories=[1, "1"], **LOUD).value
+    assert first.tolist() == [1000, 0]
+    assert second.tolist() == [999, 1]
+
+
+def test_masked_values_are_missing():
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    with pytest.raises(InvalidInput, match="masked"):
+        statistics.sum(masked, bounds=(0, 5))
+    whole = np.ma.array([1.0, 2.0, 3.0])
+    assert statistics.sum(whole, bounds=(0, 5), **LOUD).value == pytest.approx(6, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "variance"])
+def test_results_beyond_doubles_are_refused_before_the_debit(name, tmp_path):
+    ledger = Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
+    with pytest.raises(InvalidInput, match="noise scale"):
+        getattr(statistics, name)([1.0, 2.0], bounds=(0, 1e130), epsilon=1e-200, ledger=ledger)
+    assert ledger.history() == []
+
+
+def test_guarantees_speak_of_the_columns_own_bounds():
+    promise = statistics.sum([1.0], bounds=(0, 120)).guarantee
+    assert "values are clipped to [0, 120], which is public" in promise.assumptions
+
+
+def test_the_package_shows_what_it_has():
+    import epsilearn
+
+    assert epsilearn.statistics is statistics
+    assert "laplace" in dir(epsilearn)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = epsilearn.nonsense
 
 
 def test_values_are_clipped_silently(recwarn):

@@ -39,7 +39,13 @@ _HOMES = {
 __all__ = [*_HOMES, "statistics"]  # noqa: PLE0604
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
+    if name == "statistics":
+        return import_module("epsilearn.statistics")
     if name in _HOMES:
         return getattr(import_module(f"epsilearn.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'epsilearn' has no attribute {name!r}")

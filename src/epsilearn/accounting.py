@@ -212,7 +212,7 @@ class Approximate(Curve):
 
     def __post_init__(self) -> None:
         check_positive("bound", self.bound)
-        if not 0 < self.share < 1:
+        if check_positive("share", self.share) >= 1:
             raise InvalidInput(f"share must lie strictly between 0 and 1, got {self.share}")
 
     @property
@@ -407,6 +407,9 @@ def curve_from_dict(data: dict[str, Any]) -> Curve:
     content = {name: value for name, value in data.items() if name != "kind"}
     if set(content) != {field.name for field in fields(curve)}:
         raise InvalidInput(f"a {curve.kind} curve needs exactly the fields {[f.name for f in fields(curve)]}")
-    if curve is Composite:
-        return Composite(tuple(curve_from_dict(part) for part in content["parts"]))
-    return curve(**{name: tuple(v) if isinstance(v, list) else v for name, v in content.items()})
+    try:
+        if curve is Composite:
+            return Composite.from_parts(content["parts"])
+        return curve(**{name: tuple(v) if isinstance(v, list) else v for name, v in content.items()})
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
+        raise error if isinstance(error, InvalidInput) else InvalidInput(f"a damaged {curve.kind} curve") from None

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from flint import arb, ctx, fmpq, fmpz
 
-__all__ = ["ball", "decimal_down", "decimal_up", "exact", "precision", "round_down", "round_up"]
+__all__ = ["as_fraction", "ball", "decimal_down", "decimal_up", "exact", "precision", "round_down", "round_up"]
 
 # flint keeps its working precision in one global. The lock keeps two threads from restoring each
 # other's value; it is renewed in a forked child, where another thread may have held it for ever.
@@ -57,6 +57,11 @@ def exact(number: float) -> Fraction:
     if isinstance(number, Fraction):
         return number
     return Fraction(repr(float(number)))
+
+
+def as_fraction(number: float | int | Fraction) -> Fraction:
+    """Exactly this number: integers and fractions of any size, doubles, and numpy's scalars."""
+    return Fraction(number) if isinstance(number, (int, float, Fraction)) else Fraction(number.item())
 
 
 def ball(number: float | int | Fraction | arb) -> arb:

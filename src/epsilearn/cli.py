@@ -6,7 +6,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,21 +188,19 @@ def stats(
     from epsilearn.ledger import Ledger
 
     request = _request(statistic, bounds, equals, edges, categories, q, delta)
-    if guarantee is not None and not guarantee.absolute().parent.is_dir():
-        raise InvalidInput(f"cannot write {guarantee}: there is no such folder")
     budget = None if ledger is None else Ledger(ledger, dataset=dataset)
     labels = statistic == "count" or categories is not None
     values = read_column(file, column, as_text=labels)
-    released = request(
-        values,
-        epsilon=epsilon,
-        rows_per_person=rows_per_person,
-        ledger=budget,
-        purpose=purpose or f"{statistic} of {column}",
-    )
-    if guarantee is not None:
-        _write(guarantee, released.guarantee.to_json() + "\n")
-    _report(released, f"{statistic} of {column}", budget, as_json)
+    with _reserved(guarantee) as write:
+        released = request(
+            values,
+            epsilon=epsilon,
+            rows_per_person=rows_per_person,
+            ledger=budget,
+            purpose=purpose or f"{statistic} of {column}",
+        )
+        _report(released, f"{statistic} of {column}", budget, as_json)
+        write(released.guarantee.to_json() + "\n")
 
 
 def _request(
@@ -261,11 +261,14 @@ def _matches(column: Any, wanted: str) -> list[bool]:
     import pyarrow as pa
 
     values: list[Any] = column.to_pylist()
-    if None in values:
+    if any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values):
         raise InvalidInput("the column has missing values; drop or fill them by a rule that does not look at the data")
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        (number,) = _numbers("--equals", wanted)
-        return [value == number for value in values]
+        try:
+            number = Fraction(wanted)
+        except ValueError:
+            raise InvalidInput(f"--equals must be a number, as the column is; got {wanted!r}") from None
+        return [math.isfinite(value) and Fraction(value) == number for value in values]
     return [str(value) == wanted for value in values]
 
 
@@ -297,16 +300,30 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
+@contextmanager
+def _reserved(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """A file to be written whole or not at all, its place made sure of before anything is spent."""
+    if path is None:
+        yield lambda _text: None
+        return
+    partial = path.absolute().with_name(f".{path.name}.partial")
     try:
+        if path.is_dir():
+            raise InvalidInput(f"cannot write {path}: it is a folder")
+        partial.touch()
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
+
+    def write(text: str) -> None:
         partial.write_text(text)
         partial.replace(path)
+
+    try:
+        yield write
     except OSError as error:
-        raise InvalidInput(
-            f"cannot write {path}: {error.strerror}; the release was made and is in the ledger"
-        ) from None
+        raise InvalidInput(f"cannot write {path}: {error.strerror}; the value above was released") from None
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @ledger_app.command("create")

@@ -14,16 +14,16 @@ from epsilearn.errors import InvalidInput
 
 __all__ = ["as_booleans", "as_labels", "as_numbers"]
 
+_NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
+
 
 def as_numbers(column: Any, name: str = "the column") -> NDArray[np.float64]:
     """The column as finite doubles; anything else is an error before anything is spent."""
     array = _as_array(column, name)
-    if array.dtype.kind == "b":
-        array = array.astype(np.float64)
-    if array.dtype.kind == "O" and all(type(v) in (int, float, bool, Decimal, Fraction) for v in array):
+    if array.dtype.kind == "O" and all(isinstance(v, _NUMBERS) for v in array):
         array = np.array([_as_float(v) for v in array])
-    if array.dtype.kind not in "iuf":
-        raise InvalidInput(f"{name} holds no numbers (its type is {_type_name(column, array)}); convert it first")
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name} holds something that is not a number, or missing values; convert it first")
     array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         raise InvalidInput(
@@ -43,8 +43,8 @@ def _as_float(number: Any) -> float:
 def as_booleans(column: Any, name: str = "the column") -> NDArray[np.bool_]:
     """The column as true and false; 0 and 1 will do."""
     array = _as_array(column, name)
-    if array.dtype.kind == "O" and all(isinstance(v, (bool, np.bool_)) for v in array):
-        array = array.astype(np.bool_)
+    if array.dtype.kind == "O" and all(isinstance(v, _NUMBERS) for v in array):
+        array = np.array([_as_float(v) for v in array])
     if array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all():
         array = array.astype(np.bool_)
     if array.dtype.kind != "b":
@@ -68,9 +68,11 @@ def as_labels(column: Any, categories: list[Any], name: str = "the column") -> N
 def _as_array(column: Any, name: str) -> NDArray[Any]:
     if isinstance(column, (str, bytes, dict)) or column is None:
         raise InvalidInput(f"{name} must be a column of values, got {type(column).__name__}")
+    if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
+        raise InvalidInput(f"{name} has masked values; drop or fill them by a rule that does not look at the data")
     try:
-        array = _through_arrow(column) if _speaks_arrow(column) else np.asarray(column)
-    except (TypeError, ValueError):
+        array = _values_of(column)
+    except (TypeError, ValueError, NotImplementedError):
         raise InvalidInput(f"{name} cannot be read as one column of values") from None
     if array.ndim != 1:
         raise InvalidInput(f"{name} must be one-dimensional, got {array.ndim} dimensions; choose one column")
@@ -79,8 +81,11 @@ def _as_array(column: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _speaks_arrow(column: Any) -> bool:
-    return hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")
+def _values_of(column: Any) -> NDArray[Any]:
+    if hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__"):
+        return _through_arrow(column)
+    # Lists become objects first: numpy would let one odd value decide the type of all the others.
+    return np.array(column, dtype=object) if isinstance(column, (list, tuple)) else np.asarray(column)
 
 
 def _through_arrow(column: Any) -> NDArray[Any]:
@@ -88,22 +93,8 @@ def _through_arrow(column: Any) -> NDArray[Any]:
     import pyarrow as pa
 
     chunked = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [pa.array(column)])
-    if pa.types.is_decimal(chunked.type):
+    if pa.types.is_decimal(chunked.type) or (pa.types.is_integer(chunked.type) and chunked.null_count):
         chunked = chunked.cast(pa.float64())
-    if pa.types.is_dictionary(chunked.type):
-        chunked = chunked.cast(chunked.type.value_type)
-    if pa.types.is_boolean(chunked.type) and chunked.null_count:
-        raise ValueError
-    if pa.types.is_integer(chunked.type) and chunked.null_count:
-        chunked = chunked.cast(pa.float64())
-    if (
-        pa.types.is_string(chunked.type)
-        or pa.types.is_large_string(chunked.type)
-        or pa.types.is_string_view(chunked.type)
-    ):
-        return np.array(chunked.to_pylist(), dtype=object)
-    return np.asarray(chunked.to_numpy())
-
-
-def _type_name(column: Any, array: NDArray[Any]) -> str:
-    return str(getattr(column, "dtype", getattr(column, "type", array.dtype)))
+    if pa.types.is_integer(chunked.type) or pa.types.is_floating(chunked.type):
+        return np.asarray(chunked.to_numpy())
+    return np.array(chunked.to_pylist(), dtype=object)

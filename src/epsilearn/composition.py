@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
 from typing import Any, ClassVar
 
 from flint import arb, fmpz
@@ -16,15 +18,19 @@ from epsilearn.accounting import (
     Curve,
     GaussianShift,
     Pure,
+    ZeroConcentrated,
+    curve_from_dict,
     gaussian_sum,
     renyi_epsilon,
 )
 from epsilearn.balls import ball, decimal_up, exact, precision, round_up
-from epsilearn.checks import check_budget
+from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 
 __all__ = ["Composite", "compose", "parallel"]
+
+_MOST_PARTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,27 @@ class Composite(Curve):
 
     def best(self, delta: float) -> tuple[float, str]:
         """The smallest valid total at delta, and the rule that gave it."""
-        return min(((rule(self, delta), name) for name, rule in _RULES.items()), key=lambda found: found[0])
-
-    def supports(self, epsilon: float, delta: float) -> bool:  # noqa: ARG002
-        # Too dear to ask each time, and the parts' own (epsilon, delta), which may add up to less, are not known here.
-        return True
+        return _best(self, delta)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+        grouped = [(len(list(same)), part) for part, same in groupby(self.parts)]
+        return {"kind": self.kind, "parts": [{"times": times, "curve": part.to_dict()} for times, part in grouped]}
+
+    @classmethod
+    def from_parts(cls, grouped: Any) -> Composite:
+        """The curve whose parts `to_dict` described."""
+        parts: list[Curve] = []
+        for group in grouped:
+            times = check_integer("times", group["times"])
+            if len(parts) + times > _MOST_PARTS:
+                raise InvalidInput(f"a composite curve of more than {_MOST_PARTS} parts")
+            parts += [curve_from_dict(group["curve"])] * times
+        return cls(tuple(parts))
+
+
+@lru_cache(maxsize=64)
+def _best(curve: Composite, delta: float) -> tuple[float, str]:
+    return min(((rule(curve, delta), name) for name, rule in _RULES.items()), key=lambda found: found[0])
 
 
 def _sum_up(numbers: Sequence[float]) -> float:
@@ -92,7 +111,7 @@ def _zero_concentrated(curve: Composite, delta: float) -> float:
     rho = curve.rho
     if delta <= curve.failure or not math.isfinite(rho):
         return math.inf
-    return renyi_epsilon(lambda order: order * rho, delta - curve.failure)
+    return renyi_epsilon(ZeroConcentrated(rho).renyi, delta - curve.failure)
 
 
 def _renyi(curve: Composite, delta: float) -> float:
@@ -168,14 +187,21 @@ def _loss_distribution(curve: Composite, delta: float) -> float:
         distribution = distribution.self_compose(times) if times > 1 else distribution
         total = distribution if total is None else total.compose(distribution)
         count += times
-    # Fourier transforms round: an l2 error of a few unit roundoffs for each level, times the power taken.
-    size = total._pmf_remove.size if total is not None else 1
-    slack = 4 * 2.0**-53 * (math.log2(size + 1) + 1) * count * math.sqrt(size)
+    slack = fourier_slack(total._pmf_remove.size if total is not None else 1, count)
     if total is None or delta <= 2 * slack:
         return math.inf
     found = total.get_epsilon_for_delta(delta - slack)
     # dp-accounting divides by the interval in floats before rounding up: make that good.
     return round_up(found * (1 + 1e-9)) if math.isfinite(found) else math.inf
+
+
+def fourier_slack(size: int, count: int) -> float:
+    """What the rounding of Fourier transforms can do to a sum of ``size`` probabilities after ``count`` convolutions.
+
+    An l2 error of a few unit roundoffs for each level of the transform, times the power taken; an l1 error of at most
+    the root of the size times that.
+    """
+    return 4 * 2.0**-53 * (math.log2(size + 1) + 1) * count * math.sqrt(size)
 
 
 def _interval(curve: Composite) -> float:
@@ -204,6 +230,11 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     delta : float, optional
         The delta to report at. The sum of the parts' deltas if left out.
 
+    Returns
+    -------
+    Guarantee
+        The total; its ``theorem`` names the rule that gave it.
+
     Examples
     --------
     >>> from epsilearn import Guarantee, compose
@@ -215,28 +246,28 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     (4.7746, 'optimal composition of equal pure promises')
     """
     _check_alike(guarantees)
-    summed = min(_sum_budgets([g.delta for g in guarantees]), math.nextafter(1.0, 0.0))
-    at = summed if delta is None else check_budget(1.0, delta)[1]
+    summed = _sum_budgets([g.delta for g in guarantees])
+    at = check_budget(1.0, summed if delta is None else delta)[1]
     voided = next((g.void_reason for g in guarantees if g.void_reason), None)
     if voided:
-        return replace(_combined(guarantees, "none"), epsilon=math.inf, delta=at, void_reason=voided)
+        return _combined(guarantees, "none", epsilon=math.inf, delta=at, void_reason=voided)
     curve = Composite(tuple(_flatten([g.curve for g in guarantees])))
     epsilon, rule = curve.best(at)
     # The parts' own (epsilon, delta) also add, and may be all there is (a Gaussian beside a tiny delta).
     added = _sum_budgets([g.epsilon for g in guarantees]) if at >= summed else math.inf
     if added < epsilon:
-        epsilon, rule = added, "basic composition"
+        return _combined(guarantees, "basic composition", epsilon=added, delta=at)
     if not math.isfinite(epsilon):
         raise InvalidInput(f"these releases promise nothing at delta = {at:g}; ask for a larger delta")
     # So large a delta can leave an epsilon of 0; a promise states a positive one.
     epsilon = max(epsilon, 2.0**-1000)
-    return replace(_combined(guarantees, rule), epsilon=epsilon, delta=at, curve=curve)
+    return _combined(guarantees, rule, epsilon=epsilon, delta=at, curve=curve)
 
 
-def _combined(guarantees: Sequence[Guarantee], rule: str) -> Guarantee:
-    """What all the releases have in common; the numbers are for the caller to fill in."""
+def _combined(guarantees: Sequence[Guarantee], rule: str, **numbers: Any) -> Guarantee:
+    """A guarantee with these numbers and what all the releases have in common."""
     return Guarantee(
-        1.0,
+        **numbers,
         mechanism=f"{len(guarantees)} releases",
         theorem=rule,
         assumptions=_union(guarantees),
@@ -278,7 +309,7 @@ def parallel(*guarantees: Guarantee, partition: str) -> Guarantee:
     # Each of a person's records may lie in another part, and may leave it for yet another.
     moved = guarantees[0].rows_per_person * (2 if by_attribute else 1)
     largest = [sorted((getattr(g, f) for g in guarantees), reverse=True)[:moved] for f in ("epsilon", "delta")]
-    epsilon, delta = _sum_budgets(largest[0]), min(_sum_budgets(largest[1]), math.nextafter(1.0, 0.0))
+    epsilon, delta = _sum_budgets(largest[0]), _sum_budgets(largest[1])
     voided = next((g.void_reason for g in guarantees if g.void_reason), None)
     how = "the largest part" if moved == 1 else f"the sum of the {moved} largest parts"
     return replace(

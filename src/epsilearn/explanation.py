@@ -92,6 +92,16 @@ class Explanation:
 def explain(epsilon: float, delta: float = 0.0) -> Explanation:
     """Say what (epsilon, delta) means.
 
+    Parameters
+    ----------
+    epsilon, delta : float
+        The promise.
+
+    Returns
+    -------
+    Explanation
+        Numbers, sentences and a figure.
+
     Examples
     --------
     >>> from epsilearn import explain

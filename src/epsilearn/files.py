@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from epsilearn.errors import InvalidInput
 
@@ -46,16 +46,20 @@ def _check_name(path: Path, column: str, names: list[str]) -> None:
     if names.count(column) > 1:
         raise InvalidInput(f"{path.name} has {names.count(column)} columns called {column!r}; names must differ")
     if column not in names:
-        raise InvalidInput(f"{path.name} has no column {column!r}; it has: {', '.join(names)}")
+        # The names are not listed: in a file without a header the first line is somebody's record.
+        raise InvalidInput(
+            f"{path.name} has no column {column!r} among its {len(names)}; the first line must name them"
+        )
 
 
 def _read_csv(path: Path, column: str, delimiter: str, as_text: bool) -> Any:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file, delimiter=delimiter), None)
+    with _opened(path) as file:
+        first = file.readline().decode("utf-8-sig")
+        lines = 1 + sum(1 for _ in file)
+    header = next(csv.reader([first], delimiter=delimiter, strict=True), None)
     if not header:
         raise InvalidInput(f"{path.name} is empty; expected a header and at least one row")
     _check_name(path, column, header)
@@ -68,9 +72,13 @@ def _read_csv(path: Path, column: str, delimiter: str, as_text: bool) -> Any:
     table = arrow_csv.read_csv(
         path,
         read_options=arrow_csv.ReadOptions(use_threads=False),
-        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=notice),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=delimiter, invalid_row_handler=notice, ignore_empty_lines=False, newlines_in_values=False
+        ),
         convert_options=arrow_csv.ConvertOptions(
-            include_columns=[column], column_types={column: pa.string() if as_text else pa.float64()}
+            include_columns=[column],
+            column_types={column: pa.string() if as_text else pa.float64()},
+            strings_can_be_null=False,
         ),
     )
     if broken:
@@ -78,7 +86,17 @@ def _read_csv(path: Path, column: str, delimiter: str, as_text: bool) -> Any:
         raise InvalidInput(
             f"{path.name}, line {number}: {actual} fields where the header has {len(header)}; mend the file first"
         )
+    # A stray quotation mark would join lines, and one record could swallow all that follow it.
+    if table.num_rows != lines - 1:
+        raise InvalidInput(
+            f"{path.name} has {lines} lines but {table.num_rows} rows under its header: a quotation mark is not "
+            "closed, or a field holds a line break; mend the file first"
+        )
     return table
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _read_parquet(path: Path, column: str) -> Any:

@@ -105,15 +105,21 @@ class Ledger:
 
         Parameters
         ----------
+        url : str or path
+            A file that may hold other data sets' ledgers already, or a database URL.
+        dataset : str
+            The data set's name.
         epsilon, delta : float
             The total budget.
         rule : {"pure", "zcdp", "renyi"}, optional
             How debits add up; "pure" for ``delta = 0``, otherwise "zcdp".
         rows_per_person : int
             The unit the budget is stated in; releases must be made for the same one.
+        who : str, optional
+            Recorded with every debit made through this handle; the login name if left out.
         """
-        check_budget(epsilon, delta)
-        check_integer("rows_per_person", rows_per_person)
+        epsilon, delta = check_budget(epsilon, delta)
+        rows_per_person = check_integer("rows_per_person", rows_per_person)
         if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
             raise InvalidInput("dataset must be a printable name")
         rule = rule or ("zcdp" if delta else "pure")
@@ -252,7 +258,7 @@ def _check_chain(book: Book) -> None:
             raise TamperedLedger(f"{where} was edited: its hash does not fit")
         if entry.kind == "debit":
             debits.add(number)
-            totals = rule.add(totals, Guarantee.from_dict(entry.content))
+            totals = rule.add(totals, _promise_in(entry.content, where))
         elif entry.kind != "delivered" or entry.content.get("debit") not in debits:
             raise TamperedLedger(f"{where} delivers a debit that does not exist")
         if totals != entry.totals or not rule.admits(totals):
@@ -260,6 +266,13 @@ def _check_chain(book: Book) -> None:
         previous = entry.hash
     if book.head != previous or book.length != len(book.entries):
         raise TamperedLedger(f"the last entries of {book.dataset!r} are missing: the ledger was edited")
+
+
+def _promise_in(content: dict[str, Any], where: str) -> Guarantee:
+    try:
+        return Guarantee.from_dict(content)
+    except (InvalidInput, TypeError, ValueError, KeyError, ArithmeticError):
+        raise TamperedLedger(f"{where} holds no promise: the ledger was edited") from None
 
 
 def _reopen(url: str, dataset: str, who: str, start: str) -> Ledger:

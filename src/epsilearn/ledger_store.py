@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import uuid
@@ -85,7 +86,11 @@ def _parse(text: str) -> Any:
     def refuse(constant: str) -> Any:
         raise ValueError(constant)
 
-    return json.loads(text, parse_constant=refuse)
+    def finite(digits: str) -> float:
+        return float(digits) if math.isfinite(float(digits)) else refuse(digits)
+
+    data = json.loads(text, parse_constant=refuse, parse_float=finite)
+    return data if isinstance(data, dict) else refuse("not an object")
 
 
 def _hash(data: Any) -> str:
@@ -227,7 +232,7 @@ class Store:
         try:
             fresh.touch(exist_ok=False)
             Store(str(fresh), _sqlite_engine(fresh), str(path))._create(header, who)
-            os.link(fresh, path)
+            _put_in_place(fresh, path)
         except FileExistsError:
             Store._connect(url)._create(header, who)
         except OSError as error:
@@ -289,11 +294,16 @@ class Store:
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
         options: dict[str, Any] = {"epsilearn_write": write}
-        if not write and self._engine.dialect.name == "postgresql":
-            # Header and entries must be of one moment; SQLite reads are so by themselves.
-            options["isolation_level"] = "REPEATABLE READ"
+        postgresql = self._engine.dialect.name == "postgresql"
+        if postgresql:
+            # Writers wait for the row and then see its newest state; a reader's header and entries are of one moment.
+            # SQLite does both by itself.
+            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
         try:
             with self._engine.connect().execution_options(**options) as connection, connection.begin():
+                if postgresql and write:
+                    # Whatever the server or the role is set to: a debit is on disk before anything is released.
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
                 yield connection
         except DBAPIError as error:
             raise LedgerError(f"{self._trouble(error)} ({self.shown}); nothing was released") from error
@@ -329,6 +339,18 @@ class Store:
         except (ArgumentError, NoSuchModuleError):
             raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from None
         return Store(url, engine, parsed.render_as_string(hide_password=True))
+
+
+def _put_in_place(fresh: Path, path: Path) -> None:
+    """Give a finished file its name, unless the name is taken: then FileExistsError."""
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # No hard links on this file system. Claiming the name first keeps a second creator from doing the same.
+        path.touch(exist_ok=False)
+        fresh.replace(path)
 
 
 def _check_version(connection: sa.Connection) -> None:

@@ -40,20 +40,32 @@ class _Budget:
     purpose: str
     random_state: int | None
 
-    def add(self, value: Any, l1: float, l2: float, grid: int | None = None) -> Release:
-        """``value`` plus Laplace or Gaussian noise for these sensitivities."""
-        check_budget(self.epsilon, self.delta)
-        common = {
-            "epsilon": self.epsilon,
+    def add(
+        self, value: Any, l1: float, l2: float, stated: str, *, grid: int | None = None, unit: Fraction = Fraction(1)
+    ) -> Release:
+        """``value`` plus Laplace or Gaussian noise for these sensitivities; ``unit`` is what the value counts in."""
+        epsilon, delta = check_budget(self.epsilon, self.delta)
+        _check_range(Fraction(l1) * unit / Fraction(epsilon))
+        common: dict[str, Any] = {
+            "epsilon": epsilon,
             "rows_per_person": self.rows_per_person,
             "ledger": self.ledger,
             "purpose": self.purpose,
             "random_state": self.random_state,
             "grid": grid,
+            "assumptions": (stated,),
         }
-        if self.delta == 0:
-            return laplace(value, sensitivity=l1, **common)  # type: ignore[arg-type]
-        return gaussian(value, sensitivity=l2, delta=self.delta, **common)  # type: ignore[arg-type]
+        if delta == 0:
+            return laplace(value, sensitivity=l1, **common)
+        return gaussian(value, sensitivity=l2, delta=delta, **common)
+
+
+def _check_range(scale: Fraction) -> None:
+    """Refuse, before anything is spent, what doubles could not carry once it is back in the column's unit."""
+    if not Fraction(10) ** -230 <= scale <= Fraction(10) ** 230:
+        raise InvalidInput(
+            "the noise scale would be outside 1e-230 … 1e230: choose another budget, or rescale the column"
+        )
 
 
 def count(
@@ -70,9 +82,12 @@ def count(
 
     Parameters
     ----------
-    condition : column of true/false, one for each row
-    epsilon, delta : float
-        The budget; ``delta = 0`` is pure.
+    condition : column of true/false
+        One for each row.
+    epsilon : float
+        The budget.
+    delta : float
+        0 is pure and adds Laplace noise; more adds Gaussian.
     rows_per_person : int
         How many records one person may have.
     ledger : Ledger, optional
@@ -98,7 +113,7 @@ def count(
     """
     flags = as_booleans(condition, "condition")
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
-    released = budget.add(int(flags.sum()), 1, 1, grid=0)
+    released = budget.add(int(flags.sum()), 1, 1, "each record is counted or not", grid=0)
     # A row that does not count is a null record: n rows go in, whatever part of them is asked about.
     guarantee = replace(released.guarantee, null_records=True)
     return replace(released, value=int(released.value), guarantee=guarantee)
@@ -143,7 +158,7 @@ def sum(
         units = np.where(_same_length(as_booleans(where, "where"), units), units, 0)
         low, high = min(low, 0), max(high, 0)
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
-    released = budget.add(_exact_sum(units), high - low, high - low)
+    released = budget.add(_exact_sum(units), high - low, high - low, _clipped(bounds), unit=unit)
     return _rescaled(released, unit, null_records=where is not None)
 
 
@@ -161,7 +176,21 @@ def mean(
 ) -> Release:
     """The mean of a column whose values are clipped to public bounds; n is public.
 
-    See `sum` for the parameters. ``where`` is refused: the mean of a part divides by its size, which is private.
+    Parameters
+    ----------
+    column : column of numbers
+    bounds : (lower, upper)
+        Public. Values outside are clipped, silently.
+    where : None
+        Refused: the mean of a part divides by its size, which is private.
+
+    Returns
+    -------
+    Release
+
+    See Also
+    --------
+    count : explains the other parameters.
 
     Examples
     --------
@@ -174,7 +203,7 @@ def mean(
     _refuse_parts(where, "mean")
     units, unit, low, high = _on_grid(column, bounds)
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
-    released = budget.add(_exact_sum(units), high - low, high - low)
+    released = budget.add(_exact_sum(units), high - low, high - low, _clipped(bounds), unit=unit / len(units))
     return _rescaled(released, unit / len(units))
 
 
@@ -193,7 +222,23 @@ def variance(
     """The population variance (divisor n) of a column clipped to public bounds; never below 0.
 
     Replacing one record moves it by at most (n - 1) / n**2 * (upper - lower)**2: as a function of one value it is a
-    parabola around the mean of the others. See `mean` for the parameters.
+    parabola around the mean of the others.
+
+    Parameters
+    ----------
+    column : column of numbers
+    bounds : (lower, upper)
+        Public. Values outside are clipped, silently.
+    where : None
+        Refused, as for the mean.
+
+    Returns
+    -------
+    Release
+
+    See Also
+    --------
+    count : explains the other parameters.
 
     Examples
     --------
@@ -212,8 +257,9 @@ def variance(
     sensitivity = (n - 1) * (high - low) ** 2
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
     # Group privacy for k records: k replacements, each within the one-record bound.
-    released = budget.add(n * squares - total**2, sensitivity, sensitivity)
-    scaled = _rescaled(released, unit**2 / n**2)
+    unit = unit**2 / n**2
+    released = budget.add(n * squares - total**2, sensitivity, sensitivity, _clipped(bounds), unit=unit)
+    scaled = _rescaled(released, unit)
     return replace(scaled, value=max(0.0, scaled.value))
 
 
@@ -264,7 +310,7 @@ def histogram(
         labels = labels[_same_length(as_booleans(where, "where"), labels)]
     counts = [int(c) for c in np.bincount(labels, minlength=bins)]
     budget = _Budget(epsilon, delta, rows_per_person, ledger, purpose, random_state)
-    released = budget.add(counts, 2, math.nextafter(math.sqrt(2), 2), grid=0)
+    released = budget.add(counts, 2, math.nextafter(math.sqrt(2), 2), "each record is in one bin", grid=0)
     guarantee = replace(released.guarantee, null_records=where is not None)
     limit = 2.0**62  # beyond this, noise says nothing about a count anyway
     return replace(released, value=np.clip(released.value, -limit, limit).astype(np.int64), guarantee=guarantee)
@@ -343,6 +389,10 @@ def _on_grid(column: Any, bounds: tuple[float, float]) -> tuple[NDArray[np.int64
     if lowest == highest:
         raise InvalidInput(f"bounds ({low}, {high}) are closer than one part in 2**40 of their size; shift the column")
     return units, Fraction(unit), lowest, highest
+
+
+def _clipped(bounds: tuple[float, float]) -> str:
+    return f"values are clipped to [{bounds[0]:g}, {bounds[1]:g}], which is public"
 
 
 def _exact_sum(units: NDArray[np.int64]) -> int:

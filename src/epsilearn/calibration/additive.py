@@ -11,7 +11,7 @@ from fractions import Fraction
 from flint import arb
 from scipy.special import log_ndtr
 
-from epsilearn.balls import ball, exact, precision, round_up
+from epsilearn.balls import as_fraction, ball, exact, precision, round_up
 from epsilearn.checks import check_budget, check_positive
 from epsilearn.errors import InvalidInput
 
@@ -27,12 +27,12 @@ __all__ = [
 
 def least_epsilon(epsilon: float) -> Fraction:
     """``epsilon`` as a fraction, the smaller of its readings as a double and as a decimal."""
-    return min(Fraction(epsilon), exact(epsilon))
+    return min(as_fraction(epsilon), exact(epsilon))
 
 
 def most_sensitivity(sensitivity: float, rows_per_person: int = 1) -> Fraction:
     """A person's sensitivity as a fraction, the larger of its readings as a double and as a decimal."""
-    return max(Fraction(sensitivity), exact(sensitivity)) * rows_per_person
+    return max(as_fraction(sensitivity), exact(sensitivity)) * rows_per_person
 
 
 def laplace_scale(sensitivity: float, epsilon: float, rows_per_person: int = 1) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,10 +13,10 @@ from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_s
 from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
-from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
+from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender, spending
 from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
-from epsilearn.noise.door import check_scale, grid_of, release
+from epsilearn.noise.door import check_scale, grid_of, prepare, release
 from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
 from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
@@ -29,6 +30,7 @@ def laplace(
     epsilon: float,
     rows_per_person: int = 1,
     grid: int | None = None,
+    assumptions: tuple[str, ...] = (),
     ledger: Spender | None = None,
     purpose: str = "laplace",
     random_state: int | BitSource | None = None,
@@ -47,6 +49,8 @@ def laplace(
         How many records one person may have.
     grid : int, optional
         Release multiples of ``2**grid``, no finer than the default. 0 gives whole numbers.
+    assumptions : tuple of str, optional
+        What the declared sensitivity rests on, for the guarantee; by default it just states the sensitivity.
     ledger : Ledger, optional
         Debited before any noise is drawn.
     purpose : str
@@ -68,14 +72,15 @@ def laplace(
     2.0
     """
     values, shape = as_values(value)
-    check_integer("rows_per_person", rows_per_person)
+    rows_per_person = check_integer("rows_per_person", rows_per_person)
+    epsilon, _ = check_budget(epsilon)
     scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
     curve = LaplaceShift(epsilon) if len(values) == 1 else Pure(epsilon)
     promise = Guarantee(
         epsilon,
         mechanism="Laplace mechanism",
         theorem="Laplace mechanism, l1 sensitivity",
-        assumptions=_assumptions(sensitivity, "l1"),
+        assumptions=_assumptions(sensitivity, "l1", assumptions),
         rows_per_person=rows_per_person,
         curve=curve,
     )
@@ -96,8 +101,22 @@ def k_norm(
     """Add noise of density proportional to exp(-||z||_2 / scale): a pure promise for a vector.
 
     The norm of the noise is Gamma(d, sensitivity / epsilon) distributed and its direction uniform. For more than
-    one coordinate this is less noise than Laplace's on the l1 sensitivity. Parameters as in `laplace`, with
-    ``sensitivity`` in the l2 norm.
+    one coordinate this is less noise than Laplace's on the l1 sensitivity.
+
+    Parameters
+    ----------
+    value : sequence of numbers
+        The exact value.
+    sensitivity : float
+        How far ``value`` can move in the l2 norm when one record is replaced. Declared, never estimated.
+
+    Returns
+    -------
+    Release
+
+    See Also
+    --------
+    laplace : explains the other parameters.
 
     Examples
     --------
@@ -107,7 +126,8 @@ def k_norm(
     ((3,), 0.02)
     """
     values, shape = as_values(value)
-    check_integer("rows_per_person", rows_per_person)
+    rows_per_person = check_integer("rows_per_person", rows_per_person)
+    epsilon, _ = check_budget(epsilon)
     scale = check_scale(laplace_scale(sensitivity, epsilon, rows_per_person))
     promise = Guarantee(
         epsilon,
@@ -133,13 +153,29 @@ def gaussian(
     delta: float,
     rows_per_person: int = 1,
     grid: int | None = None,
+    assumptions: tuple[str, ...] = (),
     ledger: Spender | None = None,
     purpose: str = "gaussian",
     random_state: int | BitSource | None = None,
 ) -> Release:
     """Add Gaussian noise by the exact calibration: an (epsilon, delta) promise for a number or vector.
 
-    Parameters as in `laplace`, with ``sensitivity`` in the l2 norm and ``delta`` above 0.
+    Parameters
+    ----------
+    value : number, or sequence of numbers
+        The exact value.
+    sensitivity : float
+        How far ``value`` can move in the l2 norm when one record is replaced. Declared, never estimated.
+    delta : float
+        Above 0: Gaussian noise is never pure.
+
+    Returns
+    -------
+    Release
+
+    See Also
+    --------
+    laplace : explains the other parameters.
 
     Examples
     --------
@@ -149,8 +185,8 @@ def gaussian(
     4.225
     """
     values, shape = as_values(value)
-    check_integer("rows_per_person", rows_per_person)
-    check_budget(epsilon, delta)
+    rows_per_person = check_integer("rows_per_person", rows_per_person)
+    epsilon, delta = check_budget(epsilon, delta)
     scale = check_scale(gaussian_scale(sensitivity, epsilon, delta, rows_per_person))
     shift = round_up(most_sensitivity(sensitivity, rows_per_person) / Fraction(scale))
     promise = Guarantee(
@@ -158,7 +194,7 @@ def gaussian(
         delta,
         mechanism="Gaussian mechanism",
         theorem="analytic Gaussian mechanism, l2 sensitivity",
-        assumptions=_assumptions(sensitivity, "l2"),
+        assumptions=_assumptions(sensitivity, "l2", assumptions),
         rows_per_person=rows_per_person,
         curve=GaussianShift(shift),
     )
@@ -179,6 +215,8 @@ def _add(
     random_state: int | BitSource | None,
 ) -> Release:
     grid = _grid(law, grid)
+    law = replace(law, step=2.0**grid)
+    prepare(len(values), quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         noisy = release(values, radius(source), quantile, source, grid)
         return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), stamped, law)
@@ -194,6 +232,6 @@ def _grid(law: NoiseLaw, wanted: int | None) -> int:
     return max(wanted, own)
 
 
-def _assumptions(sensitivity: float, norm: str) -> tuple[str, ...]:
-    declared = f"the value's {norm} sensitivity is at most {float(sensitivity):g}"
-    return ("n is public", declared, "the operating system's random bits are fair")
+def _assumptions(sensitivity: float, norm: str, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
+    declared = (f"the value's {norm} sensitivity is at most {float(sensitivity):g}",)
+    return ("n is public", *(stated or declared), FAIR_BITS)

@@ -20,7 +20,7 @@ from epsilearn.calibration.additive import gaussian_shift, most_sensitivity
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
-from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
+from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender, spending
 from epsilearn.mechanisms.selection import LiveMechanism
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.correlated import Normals
@@ -47,7 +47,8 @@ class GaussianProcess(LiveMechanism):
     kernel_bound : float
         A public bound on ``kernel(z, z)``. Larger values are an error: points are public.
     kernel_error, value_error : float
-        Public bounds on the rounding error of one kernel value and of one function value.
+        Public bounds on the rounding error of one kernel value (by default 1e-14 times the bound) and of one function
+        value.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class GaussianProcess(LiveMechanism):
         delta: float,
         max_points: int,
         kernel_bound: float = 1.0,
-        kernel_error: float = 1e-14,
+        kernel_error: float | None = None,
         value_error: float = 1e-13,
         rows_per_person: int = 1,
         ledger: Spender | None = None,
@@ -93,11 +94,12 @@ class GaussianProcess(LiveMechanism):
         self._kernel = kernel
         self._cap = check_integer("max_points", max_points)
         self._bound = check_positive("kernel_bound", kernel_bound)
-        self._kernel_error = check_positive("kernel_error", kernel_error)
-        check_integer("rows_per_person", rows_per_person)
+        kernel_error = check_positive("kernel_error", 1e-14 * self._bound if kernel_error is None else kernel_error)
+        self._kernel_error = kernel_error
+        rows_per_person = check_integer("rows_per_person", rows_per_person)
         check_positive("sensitivity", sensitivity)
-        check_positive("value_error", value_error)
-        check_budget(epsilon, delta)
+        value_error = check_positive("value_error", value_error)
+        epsilon, delta = check_budget(epsilon, delta)
         if delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
         self._jitter = self._choose_jitter()
@@ -115,6 +117,7 @@ class GaussianProcess(LiveMechanism):
                 f"the function's sensitivity in the kernel's norm is at most {float(sensitivity):g}",
                 f"a kernel value errs by at most {kernel_error:g}, a function value by at most {value_error:g}",
                 "the kernel is positive semi-definite",
+                FAIR_BITS,
             ),
             rows_per_person=rows_per_person,
             curve=GaussianShift(shift),

@@ -14,7 +14,10 @@ from epsilearn.checks import check_probability
 from epsilearn.guarantee import Guarantee
 from epsilearn.noise.bits import BitSource, source_of
 
-__all__ = ["NoiseLaw", "Release", "Spender", "spending"]
+__all__ = ["FAIR_BITS", "NoiseLaw", "Release", "Spender", "spending"]
+
+
+FAIR_BITS = "the operating system's random bits are fair"
 
 
 class Spender(Protocol):
@@ -26,11 +29,24 @@ class Spender(Protocol):
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """The distribution of the noise in each released number. It is public."""
+    """The distribution of the noise in each released number. It is public.
+
+    Attributes
+    ----------
+    kind : {"laplace", "k-norm", "gaussian"}
+        The family.
+    scale : float
+        Its scale.
+    dimension : int
+        How many numbers were released together.
+    step : float
+        The grid the result was rounded to: 1 for counts, next to nothing otherwise.
+    """
 
     kind: str
     scale: float
     dimension: int = 1
+    step: float = 0.0
 
     @property
     def deviation(self) -> float:
@@ -48,14 +64,16 @@ class NoiseLaw:
         """
         check_probability("confidence", confidence)
         if self.kind == "laplace":
-            return float(stats.laplace.isf((1 - confidence) / 2, scale=self.scale))
-        if self.kind == "gaussian":
-            return float(stats.norm.isf((1 - confidence) / 2, scale=self.scale))
-        # A coordinate is at most the norm, which is Gamma distributed.
-        return float(stats.gamma.isf(1 - confidence, self.dimension, scale=self.scale))
+            width = stats.laplace.isf((1 - confidence) / 2, scale=self.scale)
+        elif self.kind == "gaussian":
+            width = stats.norm.isf((1 - confidence) / 2, scale=self.scale)
+        else:
+            # A coordinate is at most the norm, which is Gamma distributed.
+            width = stats.gamma.isf(1 - confidence, self.dimension, scale=self.scale)
+        return float(width + self.step / 2)
 
     def times(self, factor: float) -> NoiseLaw:
-        return replace(self, scale=self.scale * factor)
+        return replace(self, scale=self.scale * factor, step=self.step * factor)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
-from epsilearn.mechanisms.release import Release, Spender, spending
+from epsilearn.mechanisms.release import FAIR_BITS, Release, Spender, spending
 from epsilearn.mechanisms.values import as_values
 from epsilearn.noise.bits import BitSource
-from epsilearn.noise.choice import noisy_argmax
+from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
 from epsilearn.noise.variates import Variate, decide
@@ -48,6 +48,8 @@ def exponential(
         The higher the better. Up to tens of millions.
     sensitivity : float
         How far any one score can move when one record is replaced.
+    epsilon : float
+        The budget.
 
     Returns
     -------
@@ -61,16 +63,18 @@ def exponential(
     2
     """
     array = _as_scores(scores)
-    check_integer("rows_per_person", rows_per_person)
+    rows_per_person = check_integer("rows_per_person", rows_per_person)
+    epsilon, _ = check_budget(epsilon)
     scale = check_scale(gumbel_scale(sensitivity, epsilon, rows_per_person))
     promise = Guarantee(
         epsilon,
         mechanism="exponential mechanism",
         theorem="exponential mechanism by Gumbel noise; bounded range",
-        assumptions=("n is public", f"each score's sensitivity is at most {float(sensitivity):g}"),
+        assumptions=("n is public", f"each score's sensitivity is at most {float(sensitivity):g}", FAIR_BITS),
         rows_per_person=rows_per_person,
         curve=BoundedRange(epsilon),
     )
+    prepare(len(array))
     with spending(promise, ledger, purpose, random_state) as (source, promise):
         return Release(noisy_argmax(array, scale, source), promise)
 
@@ -145,15 +149,19 @@ class AboveThreshold(LiveMechanism):
     ) -> None:
         super().__init__()
         self.threshold = _exactly("threshold", threshold)
-        check_integer("rows_per_person", rows_per_person)
+        rows_per_person, positives = (
+            check_integer("rows_per_person", rows_per_person),
+            check_integer("positives", positives),
+        )
+        epsilon, _ = check_budget(epsilon)
         scales = above_threshold_scales(sensitivity, epsilon, positives, rows_per_person)
         self._threshold_scale, self._question_scale = map(check_scale, scales)
-        each = round_up(exact(check_budget(epsilon)[0]) / positives)
+        each = round_up(exact(epsilon) / positives)
         promise = Guarantee(
             epsilon,
             mechanism="above-threshold",
             theorem="sparse vector technique",
-            assumptions=("n is public", f"each question's sensitivity is at most {float(sensitivity):g}"),
+            assumptions=("n is public", f"each question's sensitivity is at most {float(sensitivity):g}", FAIR_BITS),
             rows_per_person=rows_per_person,
             curve=Pure(epsilon) if positives == 1 else Composite((Pure(each),) * positives),
         )

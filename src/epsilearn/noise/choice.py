@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.balls import ball
-from epsilearn.noise.bits import BitSource
+from epsilearn.noise.bits import BitSource, SeededBits
 from epsilearn.noise.quantiles import GUMBEL, Quantile
 from epsilearn.noise.variates import Uniform, Variate, refine
 
-__all__ = ["noisy_argmax"]
+__all__ = ["noisy_argmax", "prepare"]
 
 _STRETCH = 1 << 16
 _SHORT = 64
@@ -32,6 +32,12 @@ def noisy_argmax(scores: NDArray[np.float64], scale: float, source: BitSource, q
         for index, word in zip(indices, words, strict=True)
     }
     return _winner(noisy, scale)
+
+
+def prepare(count: int, quantile: Quantile = GUMBEL) -> None:
+    """Load and compile what `noisy_argmax` of so many scores will need."""
+    if count > _SHORT:
+        _scan(np.zeros(1), 1.0, SeededBits(0), quantile)
 
 
 def _scan(

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from epsilearn.balls import ball, precision
 from epsilearn.errors import InvalidInput
-from epsilearn.noise.bits import BitSource
+from epsilearn.noise.bits import BitSource, SeededBits
 from epsilearn.noise.quantiles import Quantile
-from epsilearn.noise.variates import FIRST_BITS, RandomReal, Uniform, Variate, refine
+from epsilearn.noise.variates import FIRST_BITS, Constant, RandomReal, Uniform, Variate, refine
 
-__all__ = ["Number", "check_scale", "grid_of", "release", "round_exactly"]
+__all__ = ["Number", "check_scale", "check_values", "grid_of", "prepare", "release", "round_exactly"]
 
 Number = float | int | Fraction
 
@@ -72,6 +72,12 @@ def release(
             [_one(value, scale, quantile, source, int(word), grid) for value, word in zip(values, words, strict=True)]
         )
     return _many(values, scale, quantile, source, words, grid)
+
+
+def prepare(count: int, quantile: Quantile) -> None:
+    """Load and compile what `release` of so many numbers will need, so that it cannot fail for want of it later."""
+    if count > _SHORT:
+        _many(np.zeros(1), Constant(1.0), quantile, SeededBits(0), np.full(1, 1 << 62, np.uint64), -20)
 
 
 def round_exactly(number: Callable[[int], arb], grid: int) -> float:

@@ -8,7 +8,8 @@ cannot decide is handed back. Fusing a product and a sum would only make the err
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from epsilearn.compiled import compiled
 
 __all__ = ["BLOCK", "CELLS", "CELL_BITS", "DEGREE", "FIRST_OCTAVE", "contenders", "round_to_grid"]
 
@@ -34,7 +35,7 @@ _LARGEST = 2.0**51
 BLOCK = 4096
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _quantiles(words, coefficients, errors, tails, rows, quantile, error):  # pragma: no cover - compiled
     """Quantiles of a block of words, and how far each can be from the exact one."""
     count = len(words)
@@ -59,7 +60,7 @@ def _quantiles(words, coefficients, errors, tails, rows, quantile, error):  # pr
         error[i] = errors[row]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def round_to_grid(words, values, scale, scale_error, coefficients, errors, grid, out, doubtful):  # pragma: no cover
     """Round ``values + scale * quantile(words)`` to multiples of ``grid``, a power of two.
 
@@ -87,7 +88,7 @@ def round_to_grid(words, values, scale, scale_error, coefficients, errors, grid,
     return open_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def contenders(
     words, scores, scale, coefficients, errors, offset, best, found, found_words, found_upper
 ):  # pragma: no cover - compiled

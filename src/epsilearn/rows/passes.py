@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from epsilearn.compiled import compiled
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Squared
 
 __all__ = ["BLOCK", "code_of", "dense_pass", "gradient_error", "sparse_pass", "sparse_product"]
@@ -46,7 +46,7 @@ def gradient_error(loss: Loss, terms: int, additions: int, norm: float, weight_n
     return 1.01 * norm * (slope_error + (additions + 4) * _UNIT * (steepest + slope_error))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _loss(code, parameter, score, target):  # pragma: no cover - compiled
     """Value, slope and curvature of a loss at a score."""
     if code == LOGISTIC:
@@ -70,7 +70,7 @@ def _loss(code, parameter, score, target):  # pragma: no cover - compiled
     return parameter * (size - 0.5 * parameter), math.copysign(parameter, residual), 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_pass(X, factors, intercept, target, coef, code, parameter, gradient, curvature):  # pragma: no cover
     """Sum of losses and gradients over some rows; writes each row's curvature. Returns the sum of the losses."""
     features = X.shape[1]
@@ -100,7 +100,7 @@ def dense_pass(X, factors, intercept, target, coef, code, parameter, gradient, c
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_pass(
     data, indices, pointers, factors, intercept, target, coef, code, parameter, gradient, curvature
 ):  # pragma: no cover - compiled
@@ -125,7 +125,7 @@ def sparse_pass(
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_product(data, indices, pointers, factors, intercept, curvature, vector, out):  # pragma: no cover
     """Adds the sum of curvature * x * <x, vector> over some rows."""
     last = len(out) - 1
