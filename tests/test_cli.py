@@ -224,7 +224,7 @@ def neighbours_of(lines: list[str], row: int, other: str) -> list[str]:
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 @pytest.mark.parametrize("other", ['50,"Bob', '"50,Bob', '50,B"ob', "", ' ,"', '50,"a\nb"'])
 def test_one_record_cannot_swallow_the_others(run, name, other):
-    """A quotation mark that is never closed joins lines; a blank line may vanish. Both are errors, or change nothing."""
+    """A quotation mark that is never closed joins lines; a blank line may vanish. Both are errors or harmless."""
     lines = neighbours_of(["50,name"] * 1000, 500, other)
     text = "age,name\n" + "\n".join(lines) + "\n"
     Path(name).write_text(text.replace(",", "\t") if name == "t.tsv" else text)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
 from epsilearn.noise.bits import BitSource
-from epsilearn.noise.door import check_scale, grid_of, release
+from epsilearn.noise.door import check_scale, grid_of, prepare, release
 from epsilearn.noise.quantiles import NORMAL
 from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
@@ -55,6 +55,7 @@ def perturb_output(
 ) -> Release:
     """The minimiser plus noise of the given law (K-norm or Gaussian), through the door."""
     check_scale(law.scale)
+    prepare(law.dimension, NORMAL)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         return Release(_through_the_door(solve().coef, law, source), stamped, law)
 
@@ -76,6 +77,7 @@ def perturb_objective(
     """
     check_scale(law.scale)
     check_scale(polish.scale)
+    prepare(law.dimension, NORMAL)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         solution = solve(_draw(law, source))
         return Release(_through_the_door(solution.coef, polish, source), stamped)
