@@ -118,6 +118,14 @@ def test_every_statistic(run, table, words):
     assert json.loads(out)["guarantee"]["epsilon"] == 2
 
 
+def test_histograms_say_what_they_count(run, table):
+    words = ("stats", str(table), "--column", "age", "--statistic", "histogram", "--edges", "0,30,120")
+    _, out, _ = run(*words)
+    assert "0 to 30" in out
+    assert "30 to 120" in out
+    assert json.loads(run(*words, "--json")[1])["bins"] == ["0 to 30", "30 to 120"]
+
+
 def write_parquet(frame: pa.Table, path: Path) -> None:
     pa.parquet.write_table(frame, path)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +98,7 @@ def _show(rows: list[tuple[str, str]]) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, escape(value))
+        table.add_row(escape(name), escape(value))
     console.print(table)
 
 
@@ -199,7 +200,7 @@ def stats(
             ledger=budget,
             purpose=purpose or f"{statistic} of {column}",
         )
-        _report(released, f"{statistic} of {column}", budget, as_json)
+        _report(released, f"{statistic} of {column}", _bins(edges, categories), budget, as_json)
         write(released.guarantee.to_json() + "\n")
 
 
@@ -272,17 +273,30 @@ def _matches(column: Any, wanted: str) -> list[bool]:
     return [str(value) == wanted for value in values]
 
 
-def _report(released: Any, title: str, ledger: Any, as_json: bool) -> None:
+def _bins(edges: str | None, categories: str | None) -> list[str]:
+    """What each number of a histogram counts."""
+    if categories is not None:
+        return categories.split(",")
+    limits = _numbers("--edges", edges) if edges is not None else []
+    return [f"{low:g} to {high:g}" for low, high in pairwise(limits)]
+
+
+def _report(released: Any, title: str, bins: list[str], ledger: Any, as_json: bool) -> None:
     value = released.value.tolist() if hasattr(released.value, "tolist") else released.value
     noise = released.noise
     if as_json:
         data = {"statistic": title, "value": value, "guarantee": released.guarantee.to_dict()}
+        if isinstance(value, list):
+            data["bins"] = bins
         if noise is not None:
             data["noise"] = {"kind": noise.kind, "scale": noise.scale, "deviation": noise.deviation}
             data["half_width_95"] = noise.half_width(0.95)
         _print_json(data)
         return
-    rows = [(title, ", ".join(f"{v:,}" for v in value) if isinstance(value, list) else _number(value))]
+    rows = [(title, "" if isinstance(value, list) else _number(value))]
+    if isinstance(value, list):
+        width = max(len(_number(v)) for v in value)
+        rows += [(f"  {name}", _number(v).rjust(width)) for name, v in zip(bins, value, strict=True)]
     if noise is not None:
         rows.append(("noise", f"{noise.kind}, scale {noise.scale:.4g}; within ±{noise.half_width(0.95):.4g} at 95%"))
     rows.append(("promise", str(released.guarantee)))
