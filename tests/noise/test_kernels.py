@@ -34,6 +34,14 @@ def test_the_scales_error_counts():
     assert doubt(table_of(NORMAL).errors, 1e-7) == pytest.approx(2e-7 * 0.798 / GRID, rel=0.1)
 
 
+def test_the_rounding_of_products_and_sums_counts():
+    """With perfect quantiles, what is left open is two unit roundoffs of the noise and of the total."""
+    scale, zero = 2.0**28, np.zeros_like(table_of(NORMAL).errors)
+    words, out, open_ = SeededBits(1).words(COUNT), np.empty(COUNT), np.empty(COUNT, np.int64)
+    found = round_to_grid(words, np.zeros(COUNT), scale, 0.0, table_of(NORMAL).coefficients, zero, GRID, out, open_)
+    assert found / COUNT == pytest.approx(2 * 2.0**-52 * 2 * 0.798 * scale / GRID, rel=0.15)
+
+
 def test_the_rounding_of_large_values_counts():
     """At 2**49 steps of the grid a sum in doubles is off by up to a sixteenth of a step."""
     values = np.random.default_rng(1).uniform(-1, 1, 4000) * 2.0**29

@@ -170,11 +170,21 @@ def gaussian_perturbation(
     strength = _enough_strength(
         lambda s: math.log1p(loss.smoothness * row_norm**2 / (rows * s)) <= epsilon / 2, strength
     )
+    scale = _least_scale(lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm)
+    # The other bound is dear to evaluate, and seldom the smaller one: ask once before searching with it.
+    if _by_length(loss, rows, row_norm, strength, 0.999 * scale, epsilon) <= delta:
+        scale = _least_scale(
+            lambda s: gaussian_loss(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm
+        )
+    return Perturbation(strength, scale * _SLACK)
+
+
+def _least_scale(fits: Callable[[float], bool], loss: LossBounds, row_norm: float) -> float:
+    """The least scale that fits, to seven digits and rounded up; fitting is monotone."""
     low, high = 1e-6 * loss.lipschitz * row_norm, loss.lipschitz * row_norm
-    while gaussian_loss(loss, rows, row_norm, strength, high, epsilon) > delta:
+    while not fits(high):
         low, high = high, 2 * high
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
-        fits = gaussian_loss(loss, rows, row_norm, strength, middle, epsilon) <= delta
-        low, high = (low, middle) if fits else (middle, high)
-    return Perturbation(strength, high * _SLACK)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
