@@ -204,3 +204,20 @@ def test_bad_bounds():
     for options in ({"data_norm": 0.0}, {"data_norm": math.inf}, {"intercept": -1.0}, {"intercept": math.nan}):
         with pytest.raises(InvalidInput):
             Bounds(**options)
+
+
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
+def test_cancelling_scores_are_counted_in_the_rounding(make):
+    """Large weights that cancel: the score is all rounding error, and so is the slope."""
+    from epsilearn.balls import ball, precision
+
+    generator = np.random.default_rng(7)
+    X = generator.uniform(0.1, 0.9, size=(40, 2))
+    coef = np.array([1e9, -1e9 * 0.7, 3e8 * math.pi])
+    X[:, 0] = (0.7 * X[:, 1] * 1e9 - 3e8 * math.pi) / 1e9
+    rows = as_rows(make(X), np.ones(40), Bounds(2.0))
+    sums = rows.sums(Logistic(), coef)
+    with precision(200):
+        exact = rows.gradient_in_balls(Logistic(), [Fraction(float(c)) for c in coef])
+        errors = [float((e - ball(float(g))).abs_upper()) for e, g in zip(exact, sums.gradient, strict=True)]
+    assert 1e-9 < math.hypot(*errors) <= sums.error
