@@ -81,7 +81,7 @@ def show(releases: dict[str, statistics.Release], truths: dict[str, object]) -> 
     """The private values beside the true ones, which only a generated table allows."""
     table = Table(title="Released", title_justify="left", box=None, padding=(0, 2), header_style="bold")
     for name, side in (("statistic", "left"), ("private", "right"), ("true", "right"), ("epsilon", "right")):
-        table.add_column(name, justify=side)
+        table.add_column(name, justify=side, no_wrap=True)
     for name, release in releases.items():
         table.add_row(name, number(release.value), number(truths[name]), f"{release.guarantee.epsilon:g}")
     console.print(table)
