@@ -79,7 +79,7 @@ def main() -> None:
 
 def show(releases: dict[str, statistics.Release], truths: dict[str, object]) -> None:
     """The private values beside the true ones, which only a generated table allows."""
-    table = Table(title="Released", title_justify="left", box=None, padding=(0, 2), header_style="bold")
+    table = Table(title="Released", title_justify="left", box=None, padding=(0, 1), header_style="bold")
     for name, side in (("statistic", "left"), ("private", "right"), ("true", "right"), ("epsilon", "right")):
         table.add_column(name, justify=side, no_wrap=True)
     for name, release in releases.items():
