@@ -20,7 +20,7 @@ from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import FAIR_BITS, Release, Spender, spending
-from epsilearn.mechanisms.values import as_values
+from epsilearn.mechanisms.values import as_values, exactly
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.door import check_scale
@@ -148,7 +148,7 @@ class AboveThreshold(LiveMechanism):
         random_state: int | BitSource | None = None,
     ) -> None:
         super().__init__()
-        self.threshold = _exactly("threshold", threshold)
+        self.threshold = Fraction(exactly(threshold, "threshold"))
         rows_per_person, positives = (
             check_integer("rows_per_person", rows_per_person),
             check_integer("positives", positives),
@@ -171,14 +171,14 @@ class AboveThreshold(LiveMechanism):
 
     def ask(self, value: float) -> bool:
         """Whether ``value`` plus noise reaches the noisy threshold; raises once the positives are used up."""
-        exactly = _exactly("value", value)
+        asked = Fraction(exactly(value, "value"))
         self._check_alive()
         with self._lock:
             remaining, threshold_noise = self._state
             if remaining == 0:
                 raise StateError("all positive answers are used up; open a new session, which costs its budget again")
             question_noise, next_noise = Variate(LAPLACE, self._source), Variate(LAPLACE, self._source)
-            positive = decide(self._excess(exactly, question_noise, threshold_noise))
+            positive = decide(self._excess(asked, question_noise, threshold_noise))
             if positive:
                 # One assignment: an interruption leaves either the old state or the new one, never half of each.
                 self._state = remaining - 1, next_noise
@@ -196,16 +196,3 @@ class AboveThreshold(LiveMechanism):
             + ball(self._question_scale) * question.ball(bits)
             - ball(self._threshold_scale) * threshold.ball(bits)
         )
-
-
-def _exactly(name: str, number: Any) -> Fraction:
-    """A finite number as a fraction: integers above 2**53 must not be rounded to doubles on the way in."""
-    if not isinstance(number, (int, float, Fraction, np.integer, np.floating)) or isinstance(number, bool):
-        raise InvalidInput(f"{name} must be a finite number, got {type(number).__name__}")
-    try:
-        value = Fraction(number.item() if isinstance(number, np.generic) else number)
-    except (ValueError, OverflowError, TypeError):
-        raise InvalidInput(f"{name} must be a finite number") from None
-    if not -(1 << 1000) <= value <= 1 << 1000:
-        raise InvalidInput(f"{name} must be a finite number, at most 1e301 in size")
-    return value

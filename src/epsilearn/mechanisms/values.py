@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from epsilearn.errors import InvalidInput
 from epsilearn.noise.door import Number, check_values
 
-__all__ = ["Values", "as_values"]
+__all__ = ["Values", "as_values", "exactly"]
 
 Values = Sequence[Number] | NDArray[np.float64]
 
@@ -48,15 +48,16 @@ def _as_array(value: Any, name: str) -> NDArray[Any]:
 
 
 def _from_objects(numbers: list[Any], name: str) -> Values:
-    exactly = [_exactly(number, name) for number in numbers]
-    if any(isinstance(n, Fraction) or (isinstance(n, int) and abs(n) > _DOUBLES) for n in exactly):
-        return exactly
-    floats = np.array(exactly, np.float64)
+    known = [exactly(number, name) for number in numbers]
+    if any(isinstance(n, Fraction) or (isinstance(n, int) and abs(n) > _DOUBLES) for n in known):
+        return known
+    floats = np.array(known, np.float64)
     check_values(floats, name)
     return floats
 
 
-def _exactly(number: Any, name: str) -> Number:
+def exactly(number: Any, name: str) -> Number:
+    """One number as it is: integers above 2**53 must not be rounded to doubles on the way in."""
     if isinstance(number, np.generic):
         number = number.item()
     if isinstance(number, bool) or not isinstance(number, (int, float, Fraction)):
