@@ -118,6 +118,14 @@ def test_every_statistic(run, table, words):
     assert json.loads(out)["guarantee"]["epsilon"] == 2
 
 
+def test_every_option_is_read_before_the_debit(run, table):
+    """Even one the statistic does not use: a release that is paid for must be shown."""
+    run("ledger", "create", "b.db", "--dataset", "d", "--epsilon", "1")
+    words = ("--column", "age", "--bounds", "0,120", "--edges", "a,b", "--ledger", "b.db")
+    assert run("stats", str(table), *words)[0] == 2
+    assert Ledger("b.db").history() == []
+
+
 def test_histograms_say_what_they_count(run, table):
     words = ("stats", str(table), "--column", "age", "--statistic", "histogram", "--edges", "0,30,120")
     _, out, _ = run(*words)
@@ -310,6 +318,7 @@ def test_damaged_files(run):
         (("stats", "t.csv", "--column", "age", "--statistic", "histogram"), "--edges or --categories"),
         (("stats", "t.csv", "--column", "age", "--statistic", "median", "--bounds", "0,1", "--delta", "0.1"), "pure"),
         (("stats", "t.csv", "--column", "age", "--bounds", "0,1", "--rows-per-person", "0"), "rows_per_person"),
+        (("stats", "t.csv", "--column", "age", "--bounds", "0,1", "--edges", "a,b"), "--edges must be numbers"),
         (("stats", "t.csv"), "--column"),
         (("stats",), "FILE"),
         (("explain",), "--epsilon"),

@@ -188,7 +188,7 @@ def stats(
     from epsilearn.files import read_column
     from epsilearn.ledger import Ledger
 
-    request = _request(statistic, bounds, equals, edges, categories, q, delta)
+    request, bins = _request(statistic, bounds, equals, edges, categories, q, delta), _bins(edges, categories)
     budget = None if ledger is None else Ledger(ledger, dataset=dataset)
     labels = statistic == "count" or categories is not None
     values = read_column(file, column, as_text=labels)
@@ -200,7 +200,7 @@ def stats(
             ledger=budget,
             purpose=purpose or f"{statistic} of {column}",
         )
-        _report(released, f"{statistic} of {column}", _bins(edges, categories), budget, as_json)
+        _report(released, f"{statistic} of {column}", bins, budget, as_json)
         write(released.guarantee.to_json() + "\n")
 
 
