@@ -22,7 +22,7 @@ from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
-from epsilearn.mechanisms.minimum import DRAW_BITS, Drawn, perturb_objective, perturb_output
+from epsilearn.mechanisms.minimum import Drawn, drawing_error, perturb_objective, perturb_output
 from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender
 from epsilearn.rows.interface import Rows
 from epsilearn.solvers import Problem, Solution, minimise
@@ -168,8 +168,7 @@ def _plan_objective(
     # The noise on the result is d (2 gamma / lambda) / epsilon long, the noise in it at least length / (n lambda).
     wanted = _POLISH_SIZE * length * polish_epsilon / (2 * table.columns * table.rows)
     reach = norm_bound(loss, table.norm, found.strength) + 4 * length / weakest
-    drawn = math.sqrt(table.columns) * law.deviation * 2.0 ** -(DRAW_BITS - 1) / table.rows
-    certificate = max(wanted, 8 * table.rounding(loss, reach), 4 * drawn)
+    certificate = max(wanted, 8 * table.rounding(loss, reach), 16 * drawing_error(law) / table.rows)
     polish = NoiseLaw("k-norm", laplace_scale(2 * certificate / found.strength, polish_epsilon), table.columns)
     promise = replace(
         promise,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,8 +16,6 @@ from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender, 
 from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import check_scale, grid_of, prepare, release
-from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
-from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
 __all__ = ["gaussian", "k_norm", "laplace"]
 
@@ -85,7 +82,7 @@ def laplace(
         curve=curve,
     )
     law = NoiseLaw("laplace", scale)
-    return _add(values, shape, law, LAPLACE, lambda _: Constant(scale), promise, grid, ledger, purpose, random_state)
+    return _add(values, shape, law, promise, grid, ledger, purpose, random_state)
 
 
 def k_norm(
@@ -137,12 +134,7 @@ def k_norm(
         rows_per_person=rows_per_person,
     )
     law = NoiseLaw("k-norm", scale, len(values))
-
-    def radius(source: BitSource) -> RandomReal:
-        # sqrt(2 V) times a normal vector, V ~ Gamma((d + 1) / 2), has this density: see docs/theory/door.md.
-        return Root(scale, Gamma(Fraction(len(values) + 1, 2), source))
-
-    return _add(values, shape, law, NORMAL, radius, promise, None, ledger, purpose, random_state)
+    return _add(values, shape, law, promise, None, ledger, purpose, random_state)
 
 
 def gaussian(
@@ -199,15 +191,13 @@ def gaussian(
         curve=GaussianShift(shift),
     )
     law = NoiseLaw("gaussian", scale)
-    return _add(values, shape, law, NORMAL, lambda _: Constant(scale), promise, grid, ledger, purpose, random_state)
+    return _add(values, shape, law, promise, grid, ledger, purpose, random_state)
 
 
 def _add(
     values: Values,
     shape: tuple[int, ...],
     law: NoiseLaw,
-    quantile: Quantile,
-    radius: Callable[[BitSource], RandomReal],
     promise: Guarantee,
     grid: int | None,
     ledger: Spender | None,
@@ -216,9 +206,9 @@ def _add(
 ) -> Release:
     grid = _grid(law, grid)
     law = replace(law, step=2.0**grid)
-    prepare(len(values), quantile)
+    prepare(len(values), law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
-        noisy = release(values, radius(source), quantile, source, grid)
+        noisy = release(values, law.radius(source), law.quantile, source, grid)
         return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), stamped, law)
 
 

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
 from epsilearn.noise.bits import BitSource
-from epsilearn.noise.door import check_scale, grid_of, prepare, release
-from epsilearn.noise.quantiles import NORMAL
-from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
+from epsilearn.noise.door import GRID_BITS, check_scale, grid_of, prepare, release
 
-__all__ = ["DRAW_BITS", "Drawn", "perturb_objective", "perturb_output"]
+__all__ = ["Drawn", "drawing_error", "perturb_objective", "perturb_output"]
 
 Array = NDArray[np.float64]
 
@@ -55,7 +53,7 @@ def perturb_output(
 ) -> Release:
     """The minimiser plus noise of the given law (K-norm or Gaussian), through the door."""
     check_scale(law.scale)
-    prepare(law.dimension, NORMAL)
+    prepare(law.dimension, law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         return Release(_through_the_door(solve().coef, law, source), stamped, law)
 
@@ -77,23 +75,25 @@ def perturb_objective(
     """
     check_scale(law.scale)
     check_scale(polish.scale)
-    prepare(law.dimension, NORMAL)
+    prepare(law.dimension, law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         solution = solve(_draw(law, source))
         return Release(_through_the_door(solution.coef, polish, source), stamped)
 
 
+def drawing_error(law: NoiseLaw) -> float:
+    """A bound on the rounding of noise drawn for an objective. Public."""
+    return math.sqrt(law.dimension) * 2.0 ** (_drawing_grid(law) - 1) * (1 + 1e-12)
+
+
+def _drawing_grid(law: NoiseLaw) -> int:
+    return grid_of(law.deviation) + GRID_BITS - DRAW_BITS
+
+
 def _draw(law: NoiseLaw, source: BitSource) -> Drawn:
-    grid = grid_of(law.deviation) + 20 - DRAW_BITS
-    vector = release(np.zeros(law.dimension), _radius(law, source), NORMAL, source, grid)
-    return Drawn(vector, math.sqrt(law.dimension) * 2.0 ** (grid - 1) * (1 + 1e-12))
+    vector = release(np.zeros(law.dimension), law.radius(source), law.quantile, source, _drawing_grid(law))
+    return Drawn(vector, drawing_error(law))
 
 
 def _through_the_door(coef: Array | list[Fraction], law: NoiseLaw, source: BitSource) -> Array:
-    return release(coef, _radius(law, source), NORMAL, source, grid_of(law.deviation))
-
-
-def _radius(law: NoiseLaw, source: BitSource) -> RandomReal:
-    if law.kind == "gaussian":
-        return Constant(law.scale)
-    return Root(law.scale, Gamma(Fraction(law.dimension + 1, 2), source))
+    return release(coef, law.radius(source), law.quantile, source, grid_of(law.deviation))

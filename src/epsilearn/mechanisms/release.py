@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ from scipy import stats
 from epsilearn.checks import check_probability
 from epsilearn.guarantee import Guarantee
 from epsilearn.noise.bits import BitSource, source_of
+from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
+from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
 __all__ = ["FAIR_BITS", "NoiseLaw", "Release", "Spender", "spending"]
 
@@ -71,6 +74,18 @@ class NoiseLaw:
             # A coordinate is at most the norm, which is Gamma distributed.
             width = stats.gamma.isf(1 - confidence, self.dimension, scale=self.scale)
         return float(width + self.step / 2)
+
+    @property
+    def quantile(self) -> Quantile:
+        """The distribution that is multiplied by `radius`."""
+        return LAPLACE if self.kind == "laplace" else NORMAL
+
+    def radius(self, source: BitSource) -> RandomReal:
+        """What each draw is multiplied by: the scale, or for the K-norm one random length for all coordinates."""
+        if self.kind != "k-norm":
+            return Constant(self.scale)
+        # sqrt(2 V) times a normal vector, V ~ Gamma((d + 1) / 2), has the K-norm's density: see docs/theory/door.md.
+        return Root(self.scale, Gamma(Fraction(self.dimension + 1, 2), source))
 
     def times(self, factor: float) -> NoiseLaw:
         return replace(self, scale=self.scale * factor, step=self.step * factor)
