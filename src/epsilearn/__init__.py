@@ -12,21 +12,31 @@ if TYPE_CHECKING:
     from epsilearn.explanation import explain as explain
     from epsilearn.guarantee import Guarantee as Guarantee
     from epsilearn.ledger import Ledger as Ledger
+    from epsilearn.linear import ConvexERM as ConvexERM
+    from epsilearn.linear import LinearRegression as LinearRegression
+    from epsilearn.linear import LinearSVC as LinearSVC
+    from epsilearn.linear import LogisticRegression as LogisticRegression
     from epsilearn.mechanisms import AboveThreshold as AboveThreshold
     from epsilearn.mechanisms import GaussianProcess as GaussianProcess
     from epsilearn.mechanisms import exponential as exponential
     from epsilearn.mechanisms import gaussian as gaussian
     from epsilearn.mechanisms import k_norm as k_norm
     from epsilearn.mechanisms import laplace as laplace
+    from epsilearn.preprocessing import BoundedScaler as BoundedScaler
 
 __version__ = "0.1.0"
 
 # Imported when first used: `import epsilearn` should cost next to nothing.
 _HOMES = {
     "AboveThreshold": "mechanisms",
+    "BoundedScaler": "preprocessing",
+    "ConvexERM": "linear",
     "GaussianProcess": "mechanisms",
     "Guarantee": "guarantee",
     "Ledger": "ledger",
+    "LinearRegression": "linear",
+    "LinearSVC": "linear",
+    "LogisticRegression": "linear",
     "compose": "composition",
     "explain": "explanation",
     "exponential": "mechanisms",

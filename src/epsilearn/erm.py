@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from epsilearn.accounting import Pure
-from epsilearn.balls import decimal_down, decimal_up, exact
-from epsilearn.calibration.additive import gaussian_scale, laplace_scale
+from epsilearn.accounting import GaussianShift, Pure
+from epsilearn.balls import decimal_down, decimal_up, exact, round_up
+from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.objective import Perturbation, gaussian_perturbation, pure_loss, pure_perturbation
 from epsilearn.calibration.output import minimiser_sensitivity, norm_bound
+from epsilearn.calibration.regression import lecture_sensitivity
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -122,31 +124,37 @@ def plan(
     if calibration not in ("tight", "paper"):
         raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibration!r}")
     if calibration == "paper" and delta:
-        raise InvalidInput("calibration='paper' is the 2008 paper's, which is pure; use delta=0, or 'tight'")
-    budget = per_record(epsilon, delta, rows_per_person)
+        raise InvalidInput(
+            "calibration='paper' is as printed, and all that is printed is pure; use delta=0, or 'tight'"
+        )
     promise = Guarantee.from_budget(
         epsilon,
         delta,
         rows_per_person=rows_per_person,
-        assumptions=("n is public", f"rows are scaled to a norm of at most {table.norm:g}", *assumptions, FAIR_BITS),
+        assumptions=(
+            "n is public",
+            f"rows are scaled to a norm of at most {table.norm:g}",
+            *assumptions,
+            "the solver reaches its certificate",
+            FAIR_BITS,
+        ),
     )
-    make = _plan_output if method == "output" else _plan_objective
-    return make(loss, table, strength, budget, calibration == "tight", promise)
+    if method == "objective":
+        return _plan_objective(loss, table, strength, calibration == "tight", promise)
+    if calibration == "paper" and not loss.classifies:
+        return _plan_lecture(loss, table, strength, promise)
+    return _plan_output(loss, table, strength, calibration == "tight", promise)
 
 
-def _plan_output(
-    loss: Loss, table: Table, strength: float, budget: tuple[float, float], tight: bool, promise: Guarantee
-) -> Plan:
-    reach = norm_bound(loss, table.norm, strength)
-    exactly = minimiser_sensitivity(loss, table.rows, table.norm, strength, tight=tight)
-    # An error of the solver that adds one per cent of noise, but not below what the arithmetic can certify.
-    certificate = max(_POLISH_SIZE / 2 * exactly * strength, 8 * table.rounding(loss, reach))
-    sensitivity = minimiser_sensitivity(loss, table.rows, table.norm, strength, certificate, tight)
-    epsilon, delta = budget
-    if delta:
-        law = NoiseLaw("gaussian", gaussian_scale(sensitivity, epsilon, delta), table.columns)
+def _plan_output(loss: Loss, table: Table, strength: float, tight: bool, promise: Guarantee) -> Plan:
+    certificate, sensitivity = _stability(loss, table, strength, tight)
+    weights, people = table.columns * loss.outputs, promise.rows_per_person
+    if promise.delta:
+        law = NoiseLaw("gaussian", gaussian_scale(sensitivity, promise.epsilon, promise.delta, people), weights)
+        shift = round_up(most_sensitivity(sensitivity, people) / Fraction(law.scale))
+        promise = replace(promise, curve=GaussianShift(shift))
     else:
-        law = NoiseLaw("k-norm", laplace_scale(sensitivity, epsilon), table.columns)
+        law = NoiseLaw("k-norm", laplace_scale(sensitivity, promise.epsilon, people), weights)
     promise = replace(
         promise,
         mechanism="output perturbation",
@@ -155,21 +163,44 @@ def _plan_output(
     return Plan("output", strength, law, None, certificate, promise)
 
 
-def _plan_objective(
-    loss: Loss, table: Table, strength: float, budget: tuple[float, float], tight: bool, promise: Guarantee
-) -> Plan:
-    epsilon, delta = budget
+def _stability(loss: Loss, table: Table, strength: float, tight: bool) -> tuple[float, float]:
+    """The certificate to ask for, and how far a minimiser with it can move."""
+    reach = norm_bound(loss, table.norm, strength)
+    exactly = minimiser_sensitivity(loss, table.rows, table.norm, strength, tight=tight)
+    # An error of the solver that adds one per cent of noise, but not below what the arithmetic can certify.
+    certificate = max(_POLISH_SIZE / 2 * exactly * strength, 8 * table.rounding(loss, reach))
+    return certificate, minimiser_sensitivity(loss, table.rows, table.norm, strength, certificate, tight)
+
+
+def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee) -> Plan:
+    """The lecture's noisy least squares: Laplace noise on its printed sensitivity, with what is proven for it."""
+    certificate, sensitivity = _stability(loss, table, strength, tight=True)
+    printed = lecture_sensitivity(loss, table.rows, table.columns, table.norm, strength)
+    law = NoiseLaw("laplace", laplace_scale(printed, promise.epsilon), table.columns)
+    proven = math.sqrt(table.columns) * sensitivity / law.scale * promise.rows_per_person * (1 + 1e-9)
+    promise = replace(promise, mechanism="least squares with Laplace noise")
+    promise = _proven(promise, proven, "as printed in the lecture; by strong convexity")
+    return Plan("output", strength, law, None, certificate, promise)
+
+
+def _plan_objective(loss: Loss, table: Table, strength: float, tight: bool, promise: Guarantee) -> Plan:
+    if math.isinf(loss.lipschitz):
+        raise InvalidInput(
+            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
+        )
+    epsilon, delta = per_record(promise.epsilon, promise.delta, promise.rows_per_person)
     polish_epsilon = decimal_down(exact(epsilon) * exact(float(_POLISH_SHARE)))
     main_epsilon = decimal_down(exact(epsilon) - exact(polish_epsilon)) if tight else epsilon
     found = _perturbation(loss, table, strength, main_epsilon, delta, tight)
-    law = NoiseLaw("gaussian" if delta else "k-norm", found.scale, table.columns)
-    length = law.deviation * math.sqrt(table.columns)
+    weights = table.columns * loss.outputs
+    law = NoiseLaw("gaussian" if delta else "k-norm", found.scale, weights)
+    length = law.deviation * math.sqrt(weights)
     weakest = table.rows * found.strength
     # The noise on the result is d (2 gamma / lambda) / epsilon long, the noise in it at least length / (n lambda).
-    wanted = _POLISH_SIZE * length * polish_epsilon / (2 * table.columns * table.rows)
+    wanted = _POLISH_SIZE * length * polish_epsilon / (2 * weights * table.rows)
     reach = norm_bound(loss, table.norm, found.strength) + 4 * length / weakest
     certificate = max(wanted, 8 * table.rounding(loss, reach), 16 * drawing_error(law) / table.rows)
-    polish = NoiseLaw("k-norm", laplace_scale(2 * certificate / found.strength, polish_epsilon), table.columns)
+    polish = NoiseLaw("k-norm", laplace_scale(2 * certificate / found.strength, polish_epsilon), weights)
     promise = replace(
         promise,
         mechanism="objective perturbation",
@@ -190,14 +221,14 @@ def _perturbation(loss: Loss, table: Table, strength: float, epsilon: float, del
 def _as_printed(promise: Guarantee, loss: Loss, table: Table, found: Perturbation, polish_epsilon: float) -> Guarantee:
     """The printed constants, with what is proven for them: Theorem J at the printed rate, and the polish."""
     proven = pure_loss(loss, table.rows, table.norm, found.strength, 1 / found.scale) * (1 + 1e-9)
-    total = decimal_up((exact(proven) + exact(polish_epsilon)) * promise.rows_per_person)
-    return replace(
-        promise,
-        epsilon=total,
-        curve=Pure(total),
-        claimed_epsilon=promise.epsilon,
-        theorem="as printed in 2008; by Theorem J",
-    )
+    total = (exact(proven) + exact(polish_epsilon)) * promise.rows_per_person
+    return _proven(promise, total, "as printed in 2008; by Theorem J")
+
+
+def _proven(promise: Guarantee, epsilon: Fraction | float, theorem: str) -> Guarantee:
+    """A pure promise of what is proven, with the claim beside it."""
+    proven = decimal_up(exact(epsilon) if isinstance(epsilon, float) else epsilon)
+    return replace(promise, epsilon=proven, curve=Pure(proven), claimed_epsilon=promise.epsilon, theorem=theorem)
 
 
 def execute(
@@ -208,7 +239,7 @@ def execute(
     ledger: Spender | None = None,
     purpose: str = "fit",
     random_state: Any = None,
-    limit: int = 200,
+    limit: int = 5000,
     progress: Callable[[float], None] | None = None,
 ) -> Release:
     """Debit, draw, solve and release, as planned."""

@@ -35,3 +35,7 @@ class ConvergenceError(EpsilearnError):
 
 class StateError(EpsilearnError):
     """A live mechanism was used after it ended, or after it was copied or forked."""
+
+
+class PrivacyWarning(UserWarning):
+    """A public number was left at its default, and the model rests on it."""

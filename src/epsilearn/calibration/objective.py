@@ -11,14 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
+from scipy.stats import chi2
 
-from epsilearn.calibration.output import LossBounds, enclosed_maximum
+from epsilearn.calibration.output import LossBounds
 from epsilearn.checks import check_budget, check_integer, check_positive
 
 __all__ = ["Perturbation", "gaussian_loss", "gaussian_perturbation", "pure_loss", "pure_perturbation"]
 
+Array = NDArray[np.float64]
+
 _SLACK = 1 + 1e-9
+_ROUNDING = 1 + 1e-12  # covers the roundings of the few float operations of a bound
 
 
 @dataclass(frozen=True)
@@ -40,23 +45,33 @@ class Perturbation:
 def pure_loss(loss: LossBounds, rows: int, row_norm: float, strength: float, rate: float) -> float:
     """The largest privacy loss of the exact minimiser when b has density proportional to exp(-rate ||b||).
 
-    Theorem J. sup over scores of rate R (|l'| + L) + log(1 + l'' R**2 / (n strength)). The Hessians of neighbours share
-    all records but one, so the determinants' ratio is that of a rank-one change, at the same score as the slope.
+    Theorem J. sup over scores of rate R (|l'| + L) + k log(1 + l'' R**2 / (n strength)), k the rank of a record's
+    curvature (1 for a loss of one score). The Hessians of neighbours share all records but one, so the determinants'
+    ratio is that of one record's change, at the same score as the slope.
     """
-    curvature_weight = row_norm**2 / (rows * strength)
-    steepest = loss.lipschitz
+    steepest, weight = loss.lipschitz, row_norm**2 / (rows * strength)
 
-    def at(slope: float) -> float:
-        return rate * row_norm * (slope + steepest) + math.log1p(loss.curvature_at(slope) * curvature_weight)
+    def at(slopes: Array) -> Array:
+        bends: Array = loss.rank * np.log1p(loss.curvature_at(slopes) * weight)
+        return rate * row_norm * (slopes + steepest) + bends
 
-    def above(low: float, high: float) -> float:
-        # Curvature as a function of the slope is concave or constant: its maximum over an interval is at an end, or,
-        # for the logistic loss, at one half.
-        inside = [low, high, min(max(0.5 * steepest, low), high)]
-        curved = max(loss.curvature_at(s) for s in inside)
-        return rate * row_norm * (high + steepest) + math.log1p(curved * curvature_weight)
+    return _concave_maximum(at, 0.0, steepest) * _ROUNDING
 
-    return enclosed_maximum(above, at, 0.0, steepest)
+
+def _concave_maximum(function: Callable[[Array], Array], low: float, high: float) -> float:
+    """An upper bound, tight to a billionth or so, on a concave function's maximum over an interval.
+
+    Two neighbouring points of a concave function bound it beyond them by the line through them.
+    """
+    for _ in range(4):
+        points = np.linspace(low, high, 65)
+        values = function(points)
+        best = int(np.argmax(values))
+        low, high = points[max(best - 1, 0)], points[min(best + 1, 64)]
+    cells = np.maximum(values[:-1], values[1:])
+    from_left = np.append(np.inf, values[1:-1] + np.diff(values)[:-1])
+    from_right = np.append(values[1:-1] - np.diff(values)[1:], np.inf)
+    return float(np.max(np.maximum(cells, np.minimum(from_left, from_right))))
 
 
 def pure_perturbation(
@@ -108,10 +123,11 @@ def _enough_strength(fits: Callable[[float], bool], strength: float) -> float:
 def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
     """A bound on delta(epsilon) of the exact minimiser when b is normal with deviation ``scale``.
 
-    Theorem. With k = 2 L R / scale, c = log(1 + beta R**2 / (n strength)), z = epsilon - c - k**2 / 2 > 0 and
-    G(a) = Phi(-z/a) - e**(z + a**2/2) Phi(-z/a - a): delta <= G(k) + 2 G(k/2). Also delta <= the expectation of
-    (1 - e**(epsilon - A))+ for A the largest loss given the noise's length in the records' plane, which is chi
-    distributed with two degrees of freedom. The smaller of the two.
+    Theorem. With k = 2 L R / scale, r the rank of a record's curvature (1 for a loss of one score), c = r log(1 + beta
+    R**2 / (n strength)), z = epsilon - c - k**2 / 2 > 0 and G(a) = Phi(-z/a) - e**(z + a**2/2) Phi(-z/a - a):
+    delta <= r**2 G(k) + 2 r G(k/2). Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss
+    given the noise's length in the span of the records' gradients, which is chi distributed with 2 r degrees of
+    freedom. The smaller of the two.
     """
     return min(
         _by_maximum(loss, rows, row_norm, strength, scale, epsilon),
@@ -121,7 +137,7 @@ def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float,
 
 def _by_maximum(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
     k = 2 * loss.lipschitz * row_norm / scale
-    z = epsilon - math.log1p(loss.smoothness * row_norm**2 / (rows * strength)) - k**2 / 2
+    z = epsilon - _determinant(loss, rows, row_norm, strength) - k**2 / 2
     if z <= 0:
         return 1.0
 
@@ -129,25 +145,35 @@ def _by_maximum(loss: LossBounds, rows: int, row_norm: float, strength: float, s
         first, second = log_ndtr(-z / a), z + a**2 / 2 + log_ndtr(-z / a - a)
         return float(np.exp(first) * -np.expm1(min(0.0, second - first)))
 
-    return min(1.0, (part(k) + 2 * part(k / 2)) * _SLACK)
+    return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2)) * _SLACK)
+
+
+def _determinant(loss: LossBounds, rows: int, row_norm: float, strength: float) -> float:
+    """The largest logarithm of the ratio of neighbours' Hessian determinants."""
+    return loss.rank * math.log1p(loss.mean_curvature * row_norm**2 / (rows * strength)) * _ROUNDING
 
 
 def _by_length(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
     """The integral over the length t, bounded above by a Riemann sum: the loss grows with t."""
-    slopes = np.linspace(0, loss.lipschitz, 2001)
-    # On a cell of slopes the curvature is at most its largest at the ends, or at one half of the steepest.
-    curvature = np.array([loss.curvature_at(s) for s in slopes])
-    cell = np.maximum(curvature[:-1], curvature[1:])
-    top = loss.curvature_at(loss.lipschitz / 2)
-    cell[999:1001] = np.maximum(cell[999:1001], top)
-    bends = np.log1p(cell * row_norm**2 / (rows * strength))
+    slopes = np.linspace(0, loss.lipschitz, 401)
+    curvature = np.broadcast_to(loss.curvature_at(slopes), slopes.shape)
+    # Concave: over a cell of slopes it is at most what the lines through the neighbouring points say.
+    rise = np.diff(curvature)
+    over = np.minimum(np.append(np.inf, curvature[1:-1] + rise[:-1]), np.append(curvature[1:-1] - rise[1:], np.inf))
+    bends = loss.rank * np.log1p(
+        np.maximum.reduce([over, curvature[:-1], curvature[1:]]) * row_norm**2 / (rows * strength)
+    )
     shifts = row_norm * (slopes[1:] + loss.lipschitz) / scale
-    lengths = np.concatenate([np.linspace(0, 12, 2401), [40.0]])
+    # No cell can be the worst whose bend and shift are both no larger than another's.
+    keep = np.append(bends[:-1] > np.maximum.accumulate(bends[::-1])[::-1][1:], True)
+    bends, shifts = bends[keep], shifts[keep]
+    freedom = 2 * loss.rank
+    lengths = np.append(np.linspace(0, 12 + math.sqrt(freedom), 1201), 40.0 + math.sqrt(freedom))
     # The worst loss at the upper end of each length cell, times that cell's exact probability.
     worst = np.max(bends[None] + shifts[None] * lengths[1:, None] + shifts[None] ** 2 / 2, axis=1)
-    weights = np.exp(-(lengths[:-1] ** 2) / 2) - np.exp(-(lengths[1:] ** 2) / 2)
-    beyond = math.exp(-(lengths[-1] ** 2) / 2)
-    return min(1.0, float(weights @ np.maximum(0, -np.expm1(epsilon - worst)) + beyond) * _SLACK)
+    beyond = chi2.sf(lengths**2, freedom)
+    mass = (beyond[:-1] - beyond[1:]) @ np.maximum(0, -np.expm1(epsilon - worst)) + beyond[-1]
+    return min(1.0, float(mass) * _SLACK)
 
 
 def gaussian_perturbation(
@@ -167,9 +193,7 @@ def gaussian_perturbation(
     check_positive("strength", strength)
     check_budget(epsilon, delta)
     # Half of epsilon at most for the determinant: the same rule as for pure noise at rate epsilon / (4 L R).
-    strength = _enough_strength(
-        lambda s: math.log1p(loss.smoothness * row_norm**2 / (rows * s)) <= epsilon / 2, strength
-    )
+    strength = _enough_strength(lambda s: _determinant(loss, rows, row_norm, s) <= epsilon / 2, strength)
     scale = _least_scale(lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm)
     # The other bound is dear to evaluate, and seldom the smaller one: ask once before searching with it.
     if _by_length(loss, rows, row_norm, strength, 0.999 * scale, epsilon) <= delta:
@@ -180,11 +204,11 @@ def gaussian_perturbation(
 
 
 def _least_scale(fits: Callable[[float], bool], loss: LossBounds, row_norm: float) -> float:
-    """The least scale that fits, to seven digits and rounded up; fitting is monotone."""
+    """The least scale that fits, to six digits and rounded up; fitting is monotone."""
     low, high = 1e-6 * loss.lipschitz * row_norm, loss.lipschitz * row_norm
     while not fits(high):
         low, high = high, 2 * high
-    while high - low > 1e-7 * high:
+    while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high

@@ -8,12 +8,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["LossBounds", "enclosed_maximum", "gradient_change", "minimiser_sensitivity", "norm_bound"]
 
 _SLACK = 1 + 1e-12  # covers the roundings of the few float operations here
-_TOLERANCE = 1e-7
+_TOLERANCE = 1e-5
 
 
 class LossBounds(Protocol):
@@ -25,7 +25,11 @@ class LossBounds(Protocol):
     def smoothness(self) -> float: ...
     @property
     def at_zero(self) -> float: ...
-    def curvature_at(self, slope: float) -> float: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def mean_curvature(self) -> float: ...
+    def curvature_at(self, slope: Any) -> Any: ...
     def steepest(self, score: float) -> float: ...
     def pull(self, score: float) -> float: ...
 
@@ -79,7 +83,7 @@ def gradient_change(loss: LossBounds, row_norm: float, weight_norm: float) -> fl
 def enclosed_maximum(
     above: Callable[[float, float], float], attained: Callable[[float], float], low: float, high: float
 ) -> float:
-    """An upper bound, within a ten-millionth, on a function's maximum, from bounds over intervals."""
+    """An upper bound, within a hundred-thousandth, on a function's maximum, from bounds over intervals."""
     queue, best = [(-above(low, high), low, high)], attained(low)
     while True:
         bound, start, stop = heapq.heappop(queue)
@@ -115,4 +119,6 @@ def minimiser_sensitivity(
     change = 2 * loss.lipschitz * row_norm
     if tight:
         change = min(change, gradient_change(loss, row_norm, norm_bound(loss, row_norm, strength)))
+    elif math.isinf(change):
+        change = 2 * row_norm * loss.steepest(row_norm * norm_bound(loss, row_norm, strength))
     return (change / (rows * strength) + 2 * certificate / strength) * _SLACK

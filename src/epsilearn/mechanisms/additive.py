@@ -91,6 +91,7 @@ def k_norm(
     sensitivity: float,
     epsilon: float,
     rows_per_person: int = 1,
+    assumptions: tuple[str, ...] = (),
     ledger: Spender | None = None,
     purpose: str = "k-norm",
     random_state: int | BitSource | None = None,
@@ -130,7 +131,7 @@ def k_norm(
         epsilon,
         mechanism="K-norm mechanism",
         theorem="K-norm mechanism, l2 sensitivity",
-        assumptions=_assumptions(sensitivity, "l2"),
+        assumptions=_assumptions(sensitivity, "l2", assumptions),
         rows_per_person=rows_per_person,
     )
     law = NoiseLaw("k-norm", scale, len(values))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from epsilearn.checks import check_positive
 
@@ -45,3 +47,8 @@ class Bounds:
         target = self.data_norm * (1 - 2.0**-40 - (terms + 8) * 2.0**-52)
         with np.errstate(divide="ignore", over="ignore"):
             return np.minimum(1.0, target / norms)
+
+    def shorten(self, X: Any) -> NDArray[np.float64]:
+        """What to multiply each row of a public table by, so that a model sees it as it would have in training."""
+        squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        return self.factors(np.sqrt(np.asarray(squares, np.float64).ravel()), X.shape[1])

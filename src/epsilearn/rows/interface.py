@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from epsilearn.losses import Loss
 
-__all__ = ["Rows", "Sums"]
+__all__ = ["Moments", "Rows", "Sums"]
 
 Array = NDArray[np.float64]
 
@@ -23,18 +23,37 @@ class Sums:
     ----------
     value : float
         The mean loss.
-    gradient : array of shape (d,)
-        The mean gradient.
+    gradient : array of shape (d * outputs,)
+        The mean gradient, the loss's outputs one after the other.
     error : float
         A bound on the norm of the gradient's rounding error, over every possible set of records.
     hessian : array of shape (d, d), optional
-        The mean Hessian. For steering a solver; carries no error bound.
+        The mean Hessian, or with several outputs its mean over them. For steering a solver; carries no error bound.
     """
 
     value: float
     gradient: Array
     error: float
     hessian: Array | None = None
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Second moments, as sums over all records.
+
+    Attributes
+    ----------
+    gram : array of shape (d, d)
+        The sum of x x'.
+    cross : array of shape (d,)
+        The sum of x y.
+    error : float
+        A bound on the rounding, relative to n R**2 (in the Frobenius norm) and n R max|y| respectively.
+    """
+
+    gram: Array
+    cross: Array
+    error: float
 
 
 class Rows(Protocol):
@@ -53,7 +72,9 @@ class Rows(Protocol):
     n: int
     d: int
     norm: float
-    dense: bool
+
+    @property
+    def dense(self) -> bool: ...
 
     def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
         """Value and gradient at ``coef``, and if asked the Hessian."""
@@ -63,6 +84,9 @@ class Rows(Protocol):
 
     def rounding(self, loss: Loss, weight_norm: float) -> float:
         """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+
+    def moments(self) -> Moments:
+        """The sums of x x' and x y, where ``dense``."""
 
     def part(self, indices: NDArray[np.int64]) -> Rows:
         """Some of the records, by position."""

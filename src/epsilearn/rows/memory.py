@@ -20,16 +20,18 @@ from scipy import sparse
 
 from epsilearn.balls import ball
 from epsilearn.errors import InvalidInput
-from epsilearn.losses import Loss
+from epsilearn.losses import Loss, Squared
+from epsilearn.losses.interface import UNIT
 from epsilearn.rows import passes
 from epsilearn.rows.bounds import Bounds
-from epsilearn.rows.interface import Array, Rows, Sums
+from epsilearn.rows.interface import Array, Moments, Rows, Sums
 
 __all__ = ["DenseRows", "SparseRows", "as_rows"]
 
 Result = TypeVar("Result")
 
 _SHORT_STRETCH = 2048  # rows whose gradients are added one by one
+_MOST_COLUMNS = 2000  # of sparse rows whose Hessian is still formed
 _LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
 
 
@@ -51,24 +53,35 @@ class _MemoryRows(ABC):
         self.d = self._features + (bounds.intercept != 0)
         self.norm = bounds.norm
         self._bounds, self._target, self._factors, self._terms = bounds, target, factors, terms
-        self._curvature = np.empty(self.n)
+        self._curvature, self._loss = np.empty(self.n), Loss()
 
-    dense = True
+    @property
+    def dense(self) -> bool:
+        """Whether a Hessian matrix can be had, or only its products."""
+        return True
 
     def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
         """Value and gradient at ``coef``, and if asked the Hessian."""
         code = passes.code_of(loss) if self._compiled else None
         rows, _ = self._stretch(code is not None)
+        self._remember(loss)
 
         def first_order(part: slice) -> tuple[float, Array]:
             return self._by_numpy(part, loss, coef) if code is None else self._by_pass(part, *code, coef)
 
-        value, gradient = 0.0, np.zeros(self.d)
+        value, gradient = 0.0, np.zeros(self.d * loss.outputs)
         for part_value, part_gradient in _in_threads(first_order, self._parts(rows)):
             value += part_value
             gradient += part_gradient
-        error = self.rounding(loss, float(np.linalg.norm(coef)) * (1 + (self.d + 2) * 2.0**-53))
+        error = self.rounding(loss, float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * 2.0**-53))
         return Sums(value / self.n, gradient / self.n, error, self._hessian() if hessian else None)
+
+    def _remember(self, loss: Loss) -> None:
+        """Make room for the curvatures of this loss."""
+        shape = (self.n,) if loss.kept == 1 else (loss.kept, self.n)
+        if self._curvature.shape != shape:
+            self._curvature = np.empty(shape)
+        self._loss = loss
 
     def rounding(self, loss: Loss, weight_norm: float) -> float:
         """The bound on the gradient's rounding error at any point of at most this norm. Public."""
@@ -78,27 +91,38 @@ class _MemoryRows(ABC):
 
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point, in ball arithmetic: thousands of times slower than `sums`."""
-        weights, total = [ball(c) for c in coef], [arb(0)] * self.d
+        weights, total = [ball(c) for c in coef], [arb(0)] * len(coef)
+        starts = range(0, len(coef), self.d)
         for i in range(self.n):
             columns, values = self._row(i)
             factor, target = ball(float(self._factors[i])), ball(float(self._target[i]))
             row = [factor * ball(float(v)) for v in values]
-            score = sum((v * weights[j] for j, v in zip(columns, row, strict=True)), arb(0))
             if self._bounds.intercept:
-                score += ball(self._bounds.intercept) * weights[-1]
-            slope = loss.slope_in_balls(score, target)
-            for j, v in zip(columns, row, strict=True):
-                total[j] += slope * v
-            if self._bounds.intercept:
-                total[-1] += slope * ball(self._bounds.intercept)
+                columns, row = [*columns, self._features], [*row, ball(self._bounds.intercept)]
+            entries = list(zip(columns, row, strict=True))
+            scores = [sum((v * weights[start + j] for j, v in entries), arb(0)) for start in starts]
+            for start, slope in zip(starts, loss.slopes_in_balls(scores, target), strict=True):
+                for j, v in entries:
+                    total[start + j] += slope * v
         return [t / self.n for t in total]
 
     def product(self, vector: Array) -> Array:
         """The mean Hessian at the last ``coef`` times a vector."""
-        total = np.zeros(self.d)
+        total = np.zeros(len(vector))
         for part in _in_threads(lambda part: self._product(part, vector), self._parts(_SHORT_STRETCH)):
             total += part
         return total / self.n
+
+    def moments(self) -> Moments:
+        """The sums of x x' and x y."""
+        loss = Squared()
+        found = self.sums(loss, np.zeros(self.d), hessian=True)
+        rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
+        # The curvature is exactly one: each addend is a product of entries rounded once, and then passes through
+        # additions within its stretch, between the stretches, and the two roundings of dividing by n and back.
+        longest = max(additions + math.ceil(self.n / rows), _SHORT_STRETCH + math.ceil(self.n / _SHORT_STRETCH))
+        assert found.hessian is not None  # it was asked for
+        return Moments(found.hessian * self.n, -found.gradient * self.n, 1.01 * (longest + 12) * UNIT)
 
     def _hessian(self) -> Array:
         total = np.zeros((self.d, self.d))
@@ -112,19 +136,25 @@ class _MemoryRows(ABC):
     def _by_numpy(self, part: slice, loss: Loss, coef: Array) -> tuple[float, Array]:
         """Any loss: scores, slopes, and the product with the rows."""
         score, target = self._scores(part, coef), self._target[part]
-        self._curvature[part] = loss.curvature(score, target)
+        self._curvature[..., part] = loss.curvature(score, target)
         return float(loss.value(score, target).sum()), self._combine(part, loss.slope(score, target))
 
     def _product(self, part: slice, vector: Array) -> Array:
-        return self._combine(part, self._curvature[part] * self._scores(part, vector))
+        return self._combine(part, self._loss.bend(self._curvature[..., part], self._scores(part, vector)))
 
     def _scores(self, part: slice, coef: Array) -> Array:
-        score: Array = (self._matrix(part) @ coef[: self._features]) * self._factors[part]
-        return score + self._bounds.intercept * coef[-1] if self._bounds.intercept else score
+        """Scores of shape (rows,), or (outputs, rows) where ``coef`` holds several outputs one after the other."""
+        weights = coef if len(coef) == self.d else coef.reshape(-1, self.d)
+        score: Array = (self._matrix(part) @ weights[..., : self._features].T).T * self._factors[part]
+        return score + self._bounds.intercept * weights[..., -1:] if self._bounds.intercept else score
 
     def _combine(self, part: slice, weights: Array) -> Array:
+        """The sum of the rows with these weights, for each output, one after the other."""
         features: Array = (weights * self._factors[part]) @ self._matrix(part)
-        return np.append(features, self._bounds.intercept * weights.sum()) if self._bounds.intercept else features
+        if self._bounds.intercept:
+            own = self._bounds.intercept * weights.sum(axis=-1, keepdims=True)
+            features = np.concatenate([features, own], axis=-1)
+        return features.ravel()
 
     @property
     @abstractmethod
@@ -199,7 +229,7 @@ class DenseRows(_MemoryRows):
         return value, gradient
 
     def _outer(self, part: slice) -> Array:
-        root = np.sqrt(self._curvature[part])
+        root = np.sqrt(self._loss.weights(self._curvature[..., part]))
         scaled = np.empty((len(root), self.d))
         np.multiply(self._X[part], (root * self._factors[part])[:, None], out=scaled[:, : self._features])
         if self._bounds.intercept:
@@ -241,7 +271,10 @@ class SparseRows(_MemoryRows):
             norms[odd] = _careful_norm(matrix.data[matrix.indptr[odd] : matrix.indptr[odd + 1]])
         super().__init__(matrix.shape, target, bounds, bounds.factors(norms, longest), longest)
 
-    dense = False
+    @property
+    def dense(self) -> bool:
+        """A Hessian of few columns fits, however many rows there are; one of many does not."""
+        return self.d <= _MOST_COLUMNS
 
     def part(self, indices: NDArray[np.int64]) -> SparseRows:
         """Some of the records, by position."""
@@ -275,6 +308,8 @@ class SparseRows(_MemoryRows):
         return value, gradient
 
     def _product(self, part: slice, vector: Array) -> Array:
+        if len(vector) != self.d:
+            return super()._product(part, vector)
         out = np.zeros(self.d)
         passes.sparse_product(
             *self._arrays(part), self._factors[part], self._bounds.intercept, self._curvature[part], vector, out
@@ -282,7 +317,10 @@ class SparseRows(_MemoryRows):
         return out
 
     def _outer(self, part: slice) -> Array:
-        raise NotImplementedError("sparse rows offer products with the Hessian, not the matrix itself")
+        out = np.zeros((self.d, self.d))
+        weights = self._loss.weights(self._curvature[..., part])
+        passes.sparse_outer(*self._arrays(part), self._factors[part], self._bounds.intercept, weights, out)
+        return out
 
 
 def _as_matrix(X: Any) -> NDArray[Any]:

@@ -12,13 +12,11 @@ import numpy as np
 
 from epsilearn.compiled import compiled
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Squared
+from epsilearn.losses.interface import UNIT
 
-__all__ = ["BLOCK", "code_of", "dense_pass", "gradient_error", "sparse_pass", "sparse_product"]
+__all__ = ["BLOCK", "code_of", "dense_pass", "gradient_error", "sparse_outer", "sparse_pass", "sparse_product"]
 
 BLOCK = 256  # rows summed by themselves before they are added to the others
-_UNIT = 2.0**-53
-# exp in the C library errs by less than one unit in the last place; the slope adds two roundings more.
-_FUNCTION_ERROR = 8 * _UNIT
 
 LOGISTIC, HINGE, SQUARED, HUBER = range(4)
 
@@ -39,11 +37,12 @@ def gradient_error(loss: Loss, terms: int, additions: int, norm: float, weight_n
 
     A score is a sum of ``terms`` products and errs by at most (terms + 2) u R ||w||; a slope by the loss's smoothness
     times that, plus its own evaluation; and each addend of the gradient passes through ``additions`` additions at most.
+    With several scores to a record the same holds in the l2 norm over them.
     """
     steepest = min(loss.lipschitz, loss.steepest(norm * weight_norm))
-    score_error = (terms + 3) * _UNIT * norm * weight_norm
-    slope_error = loss.smoothness * score_error + _FUNCTION_ERROR * (1 + steepest)
-    return 1.01 * norm * (slope_error + (additions + 4) * _UNIT * (steepest + slope_error))
+    score_error = (terms + 3) * UNIT * norm * weight_norm
+    slope_error = loss.smoothness * score_error + loss.slope_rounding(norm * weight_norm)
+    return 1.01 * norm * (slope_error + (additions + 4) * UNIT * (steepest + slope_error))
 
 
 @compiled(inline="always")
@@ -141,3 +140,20 @@ def sparse_product(data, indices, pointers, factors, intercept, curvature, vecto
             out[indices[k]] += weight * factors[i] * data[k]
         if intercept != 0.0:
             out[last] += weight * intercept
+
+
+@compiled
+def sparse_outer(data, indices, pointers, factors, intercept, weights, out):  # pragma: no cover - compiled
+    """Adds the sum of weight * x * x' over some rows."""
+    last = out.shape[0] - 1
+    for i in range(len(pointers) - 1):
+        for k in range(pointers[i], pointers[i + 1]):
+            left = data[k] * factors[i]
+            column = indices[k]
+            for m in range(pointers[i], pointers[i + 1]):
+                out[column, indices[m]] += weights[i] * (left * (data[m] * factors[i]))
+            if intercept != 0.0:
+                out[column, last] += weights[i] * left * intercept
+                out[last, column] += weights[i] * left * intercept
+        if intercept != 0.0:
+            out[last, last] += weights[i] * intercept * intercept

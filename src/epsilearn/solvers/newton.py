@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ Array = NDArray[np.float64]
 
 _DENSE_LIMIT = 1500  # beyond this many columns a Cholesky factor costs more than a few products
 _UNIT = 2.0**-53
+# A step is accepted where the slope along it lies between these parts of the slope at its start.
+_FLAT_BELOW, _FLAT_ABOVE = 0.9, 0.4
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Problem:
     strength: float
     tilt: Array | None = None
 
+    @property
+    def dimension(self) -> int:
+        """How many weights there are."""
+        return self.rows.d * self.loss.outputs
+
     def at(self, coef: Array, *, hessian: bool = False) -> Point:
         """Value, gradient and the certificate at a point."""
         sums = self.rows.sums(self.loss, coef, hessian=hessian)
@@ -47,7 +55,7 @@ class Problem:
         # The norm itself is a sum of d squares.
         rounding = 1.01 * (sums.error + added)
         bound = _norm(gradient) * (1 + (len(coef) + 4) * _UNIT) + rounding
-        matrix = None if sums.hessian is None else sums.hessian + self.strength * np.eye(len(coef))
+        matrix = None if sums.hessian is None else sums.hessian + self.strength * np.eye(self.rows.d)
         return Point(coef, value, gradient, rounding, bound, matrix)
 
 
@@ -78,7 +86,7 @@ Direction = Callable[[Problem, Point, Array], Array]
 
 
 def minimise(
-    problem: Problem, target: float, *, limit: int = 200, progress: Callable[[float], None] | None = None
+    problem: Problem, target: float, *, limit: int = 5000, progress: Callable[[float], None] | None = None
 ) -> Solution:
     """Minimise to a gradient norm of at most ``target``, certified.
 
@@ -109,10 +117,12 @@ def minimise(
     ([1.634], True)
     """
     small = problem.rows.dense and problem.rows.d <= _DENSE_LIMIT
-    direction = _by_factor if small else _by_products
-    point, used = problem.at(np.zeros(problem.rows.d), hessian=small), 1
+    point, used = problem.at(np.zeros(problem.dimension), hessian=small), 1
+    direction = _direction(problem, point)
+    small = small and direction is _by_factor
     while point.bound > target:
-        if _norm(point.gradient) <= 2 * point.rounding and isinstance(problem.rows, ExactRows):
+        stuck = _norm(point.gradient) <= 2 * point.rounding
+        if stuck and problem.loss.exact and isinstance(problem.rows, ExactRows):
             return _beyond_doubles(problem, problem.rows, point, direction, target)
         found = _line_search(problem, point, direction(problem, point, -point.gradient), small, limit - used)
         if found is None:
@@ -149,37 +159,73 @@ def _by_factor(problem: Problem, point: Point, residual: Array) -> Array:
     return step
 
 
-def _by_products(problem: Problem, point: Point, residual: Array) -> Array:
-    """The same by conjugate gradients, as far as the residual's size warrants."""
+def _direction(problem: Problem, start: Point) -> Direction:
+    """How to solve with the Hessian: by its factor, by products, or by products with an approximate factor.
+
+    With several outputs to a record the whole Hessian is too large to factor. Its mean over the outputs at the start
+    is not, and steers products well enough.
+    """
+    if start.hessian is None:
+        return partial(_by_products, ease=lambda residual: residual)
+    if problem.loss.outputs == 1:
+        return _by_factor
+    factor = cho_factor(start.hessian)
+
+    def ease(residual: Array) -> Array:
+        eased: Array = cho_solve(factor, residual.reshape(-1, problem.rows.d).T).T
+        return eased.ravel()
+
+    return partial(_by_products, ease=ease)
+
+
+def _by_products(problem: Problem, point: Point, residual: Array, ease: Callable[[Array], Array]) -> Array:
+    """The same by conjugate gradients, preconditioned by ``ease``, as far as the residual's size warrants."""
     del point
     size = _norm(residual)
     tolerance = min(0.1, math.sqrt(size)) * size
     step = np.zeros_like(residual)
-    towards, square = residual.copy(), float(residual @ residual)
+    towards = eased = ease(residual)
+    square = float(residual @ eased)
     for _ in range(10 * len(step)):
-        if math.sqrt(square) <= tolerance:
+        if _norm(residual) <= tolerance:
             break
         curved = problem.rows.product(towards) + problem.strength * towards
         length = square / float(towards @ curved)
         step += length * towards
         residual = residual - length * curved
-        before, square = square, float(residual @ residual)
-        towards = residual + (square / before) * towards
+        eased = ease(residual)
+        before, square = square, float(residual @ eased)
+        towards = eased + (square / before) * towards
     return step
 
 
 def _line_search(problem: Problem, point: Point, step: Array, small: bool, left: int) -> tuple[Point, int] | None:
-    """The first of 1, 1/2, 1/4, ... that lowers the value enough, or the gradient; None if passes run out."""
-    slope, length = float(point.gradient @ step), 1.0
+    """A length at which the slope along the step has all but vanished; None if passes run out.
+
+    The objective is convex along the step, so the sign of the slope says on which side of the minimum a length lies.
+    Values would say the same, but close to the minimum they no longer differ in floats; slopes still do. Descent
+    alone is not enough: the losses with kinks can then cycle.
+    """
+    start = float(point.gradient @ step)
+    low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf
+    length = 1.0
     for used in range(1, left + 1):
         trial = problem.at(point.coef + length * step, hessian=small)
-        lower = trial.value <= point.value + 1e-4 * length * slope
-        # Close to the minimum values no longer differ in floats; gradients still do.
-        flatter = _norm(trial.gradient) <= (1 - 1e-4 * length) * _norm(point.gradient)
-        if lower or flatter:
+        slope = float(trial.gradient @ step)
+        if _FLAT_BELOW * start <= slope <= -_FLAT_ABOVE * start or trial.bound <= 4 * trial.rounding:
             return trial, used
-        length /= 2
+        if slope < 0:
+            low, low_slope = length, slope
+        else:
+            high, high_slope = length, slope
+        length = 4 * length if math.isinf(high) else _between(low, low_slope, high, high_slope)
     return None
+
+
+def _between(low: float, low_slope: float, high: float, high_slope: float) -> float:
+    """Where the line through two slopes of opposite sign crosses zero, kept away from both ends."""
+    share = low_slope / (low_slope - high_slope)
+    return low + min(max(share, 0.1), 0.9) * (high - low)
 
 
 def _norm(vector: Array) -> float:

@@ -1,74 +1,18 @@
-"""Losses of one linear score, as small frozen objects that know their own bounds.
-
-A loss is a function of a score s = <w, x> and a target y. Classification losses depend on the margin y s, with y
-either -1 or 1; regression losses on the residual s - y, with |y| publicly bounded. Everything a calibration asks of a
-loss is public: how steep and how curved it is, how the two trade off, and what that means at a given score.
-"""
+"""Losses of one linear score. Classification losses depend on the margin y s, regression losses on the residual."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from epsilearn.checks import check_positive
+from epsilearn.losses.interface import Array, Loss
 
-__all__ = ["Huber", "HuberisedHinge", "Logistic", "Loss", "Squared"]
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What every loss of one linear score knows of itself."""
-
-    classifies: ClassVar[bool] = True
-
-    @property
-    def lipschitz(self) -> float:
-        """The largest absolute slope over all scores and allowed targets."""
-        raise NotImplementedError
-
-    @property
-    def smoothness(self) -> float:
-        """The largest curvature."""
-        raise NotImplementedError
-
-    @property
-    def at_zero(self) -> float:
-        """The largest value at score 0 over all allowed targets."""
-        raise NotImplementedError
-
-    def value(self, score: Array, target: Array) -> Array:
-        raise NotImplementedError
-
-    def slope(self, score: Array, target: Array) -> Array:
-        """The derivative in the score."""
-        raise NotImplementedError
-
-    def curvature(self, score: Array, target: Array) -> Array:
-        """The second derivative in the score; where it jumps, either side's."""
-        raise NotImplementedError
-
-    def slope_in_balls(self, score: arb, target: arb) -> arb:
-        """The derivative in ball arithmetic."""
-        raise NotImplementedError
-
-    def curvature_at(self, slope: float) -> float:  # noqa: ARG002 - without a trade-off it does not matter
-        """The largest curvature at points (or limits of points) whose absolute slope is ``slope``."""
-        return self.smoothness
-
-    def steepest(self, score: float) -> float:  # noqa: ARG002
-        """The largest absolute slope at scores of absolute value ``score``."""
-        return self.lipschitz
-
-    def pull(self, score: float) -> float:
-        """The largest -s slope(s) for |s| <= ``score``: how hard one record can push w outwards."""
-        return self.lipschitz * score
+__all__ = ["Huber", "HuberisedHinge", "Logistic", "Squared"]
 
 
 def _clip(number: arb, low: float, high: float) -> arb:
@@ -116,7 +60,7 @@ class Logistic(Loss):
     def slope_in_balls(self, score: arb, target: arb) -> arb:
         return -target / (1 + (score * target).exp())
 
-    def curvature_at(self, slope: float) -> float:
+    def curvature_at(self, slope: Any) -> Any:
         return slope * (1 - slope)
 
     def steepest(self, score: float) -> float:

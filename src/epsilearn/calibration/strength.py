@@ -1,0 +1,76 @@
+"""How strong to regularise when nobody says: a rule from public numbers alone.
+
+Every choice is private at the same price; the rule only decides how well the model does. It balances two errors. Noise
+costs less the stronger the regularisation, and a good predictor w0 loses strength ||w0||**2 / 2. How long w0 is cannot
+be known without looking, so a typical length stands in: one that gives scores of size `REACH` on a row at the bound.
+`docs/theory/strength.md` has the derivation, and the experiments on generated data behind the one constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from epsilearn.calibration.additive import gaussian_scale, laplace_scale
+from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
+from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
+
+__all__ = ["REACH", "automatic_strength"]
+
+REACH = 13.0
+
+
+def automatic_strength(
+    loss: LossBounds,
+    rows: int,
+    columns: int,
+    row_norm: float,
+    epsilon: float,
+    delta: float,
+    method: str,
+    reach: float = REACH,
+) -> float:
+    """The regularisation for a loss and a budget.
+
+    Objective perturbation: the bound ||b||**2 / (2 strength n**2) + strength ||w0||**2 / 2 is least at
+    strength = ||b|| / (n ||w0||). Output perturbation: noise of length c / (n strength) costs about
+    beta R**2 c**2 / (2 d n**2 strength**2), since noise has no direction and rows of norm R have a mean square of
+    R**2 / d along each; the sum is least at strength**3 = 2 beta R**2 c**2 / (d n**2 ||w0||**2).
+
+    Parameters
+    ----------
+    reach : float
+        The size of a typical score on a row at the bound.
+
+    Examples
+    --------
+    >>> from epsilearn.losses import Logistic
+    >>> round(automatic_strength(Logistic(), 30_000, 100, 1.0, 1.0, 1e-9, "objective"), 5)
+    0.00029
+    """
+    typical = reach * math.sqrt(loss.rank) / row_norm
+    weights = columns * loss.rank
+
+    def by_objective(strength: float) -> float:
+        if delta:
+            length = math.sqrt(weights) * gaussian_perturbation(loss, rows, row_norm, strength, epsilon, delta).scale
+        else:
+            length = weights * pure_perturbation(loss, rows, row_norm, strength, epsilon).scale
+        return length / (rows * typical)
+
+    def by_output(strength: float) -> float:
+        change = minimiser_sensitivity(loss, rows, row_norm, strength) * strength * rows
+        if delta:
+            length = math.sqrt(weights) * gaussian_scale(change, epsilon, delta)
+        else:
+            length = weights * laplace_scale(change, epsilon)
+        return math.cbrt(2 * loss.smoothness * (row_norm * length / (rows * typical)) ** 2 / columns)
+
+    return _fixed_point(by_output if method == "output" else by_objective, row_norm**2)
+
+
+def _fixed_point(update: Callable[[float], float], start: float) -> float:
+    """The noise depends on the strength a little, so the rule is applied to its own result a few times."""
+    for _ in range(4):
+        start = update(start)
+    return start

@@ -1,0 +1,258 @@
+"""Private linear classifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from epsilearn.errors import InvalidInput
+from epsilearn.linear.model import PrivateLinearModel
+from epsilearn.losses import HuberisedHinge, Logistic, Loss, Softmax
+from epsilearn.losses.interface import Array
+
+__all__ = ["LinearSVC", "LogisticRegression", "public_labels"]
+
+
+def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp], tuple[str, ...]]:
+    """The public label set, each record's position in it, and what the promise must then assume."""
+    check_classification_targets(y)
+    if classes is None:
+        found, positions = np.unique(y, return_inverse=True)
+        if len(found) < 2:
+            raise InvalidInput("the labels are all of one class; pass classes=, the public label set, of at least two")
+        return found, positions, ("label set is public",)
+    labels = np.asarray(classes)
+    if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) != len(labels):
+        raise InvalidInput("classes must be a list of at least two different labels")
+    order = np.argsort(labels, kind="stable")
+    labels = labels[order]
+    positions = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    if not np.array_equal(labels[positions], y):
+        raise InvalidInput("some labels are not in classes; every label must be in the public label set")
+    return labels, positions, ()
+
+
+class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
+    """Labels to targets, scores to labels."""
+
+    classes: Any
+    classes_: NDArray[Any]
+
+    def _loss(self, classes: int) -> Loss:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearClassifier:
+        """Fit the model to private rows, and release it.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix of shape (rows, features)
+            The features; each row is scaled down to ``data_norm`` if it is longer. Never copied or made dense where
+            that can be avoided.
+        y : array of shape (rows,)
+            The labels.
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._validated(X, y, unsupported)
+        self.classes_, positions, assumptions = public_labels(y, self.classes)
+        loss = self._loss(len(self.classes_))
+        target = positions.astype(np.float64)
+        if loss.outputs == 1:
+            target = 2 * target - 1
+        weights = self._fit_weights(X, target, loss, assumptions)
+        self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Each row's score: one number for two classes (positive: the second), one for each class beyond that."""
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row."""
+        scores = self.decision_function(X)
+        labels: NDArray[Any] = self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # With a few dozen rows, as in scikit-learn's checks, a private model is mostly noise.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class LogisticRegression(_LinearClassifier):
+    """Private logistic regression: binary, or softmax over more classes.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget of one fit, per person. ``delta=0`` is pure differential privacy; above 0 the noise is Gaussian,
+        and less.
+    alpha : float or "auto"
+        The regularisation: (1/n) sum of losses + (alpha/2) ||w||**2. "auto" takes it from public numbers only.
+    method : {"objective", "output"}
+        Noise in the objective (Chaudhuri and Monteleoni's second algorithm; the better one), or on the result.
+    calibration : {"tight", "paper"}
+        This project's theorems, or the 2008 paper's constants; then the guarantee states what is proven for them.
+    data_norm : float, optional
+        A public bound on the l2 norm of a row; longer rows are scaled down to it. 1.0, with a warning, if left out.
+    fit_intercept : bool
+        Whether to add a constant column; it is regularised and noised like the others.
+    classes : sequence, optional
+        The public label set. If left out, the labels in ``y`` are taken to be public, and the guarantee says so.
+    rows_per_person : int
+        How many records one person may have; the promise is per person.
+    ledger : Ledger, optional
+        Debited before anything is released.
+    random_state : int, optional
+        For studies and tests only: the guarantee is then void.
+    verbose : bool, optional
+        Whether to show a progress bar; by default on a terminal, for fits that take longer than two seconds.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, features) or (classes, features)
+    intercept_ : array of shape (1,) or (classes,)
+    classes_ : array
+    guarantee_ : Guarantee
+        What was promised.
+    noise_ : NoiseLaw
+        The noise in the objective or on the result; public.
+    alpha_ : float
+        The regularisation used; public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn import LogisticRegression
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(5000, 4)) / 2
+    >>> y = X[:, 0] > 0
+    >>> model = LogisticRegression(epsilon=1.0, data_norm=2.0, classes=[False, True]).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> print(model.guarantee_)
+    epsilon = 1, per record, replace-one
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        alpha: float | str = "auto",
+        method: str = "objective",
+        calibration: str = "tight",
+        data_norm: float | None = None,
+        fit_intercept: bool = True,
+        classes: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.alpha = alpha
+        self.method = method
+        self.calibration = calibration
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.classes = classes
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _loss(self, classes: int) -> Loss:
+        return Logistic() if classes == 2 else Softmax(classes)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Each class's probability for each row."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            second = expit(scores)
+            return np.column_stack([1 - second, second])
+        shares: Array = softmax(scores, axis=1)
+        return shares
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithms of the probabilities."""
+        logs: Array = np.log(self.predict_proba(X))
+        return logs
+
+
+class LinearSVC(_LinearClassifier):
+    """A private support vector machine for two classes: the hinge loss with its corner rounded.
+
+    Parameters
+    ----------
+    width : float
+        The corner of the hinge reaches from margin 1 - width to 1 + width; narrower needs more regularisation.
+    epsilon, delta, alpha, method, calibration, data_norm, fit_intercept, classes, rows_per_person, ledger, \
+random_state, verbose
+        As for `LogisticRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn import LinearSVC
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(5000, 4)) / 2
+    >>> model = LinearSVC(epsilon=1.0, delta=1e-6, data_norm=2.0, classes=[-1, 1]).fit(X, np.sign(X[:, 0]))
+    >>> print(model.guarantee_)
+    epsilon = 1, delta = 1e-06, per record, replace-one
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        alpha: float | str = "auto",
+        width: float = 0.5,
+        method: str = "objective",
+        calibration: str = "tight",
+        data_norm: float | None = None,
+        fit_intercept: bool = True,
+        classes: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.alpha = alpha
+        self.width = width
+        self.method = method
+        self.calibration = calibration
+        self.data_norm = data_norm
+        self.fit_intercept = fit_intercept
+        self.classes = classes
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _loss(self, classes: int) -> Loss:
+        if classes != 2:
+            raise InvalidInput(
+                f"Only binary classification is supported by LinearSVC, and there are {classes} classes; "
+                "use LogisticRegression, whose softmax needs far less noise than one machine for each class"
+            )
+        return HuberisedHinge(self.width)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -1,0 +1,140 @@
+"""What all private linear models share: public bounds, one fit through `erm`, scores of new rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from epsilearn import erm
+from epsilearn.calibration.groups import per_record
+from epsilearn.calibration.strength import automatic_strength
+from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.errors import InvalidInput, PrivacyWarning
+from epsilearn.guarantee import Guarantee
+from epsilearn.losses import Custom, Loss
+from epsilearn.losses.interface import Array
+from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.progress import fitting
+from epsilearn.rows import Bounds, as_rows
+
+__all__ = ["PrivateLinearModel", "public_bound"]
+
+# The intercept's column, as a share of `data_norm`: long enough to be learned, short enough to cost 3 % of noise.
+_INTERCEPT_SHARE = 0.25
+
+
+def public_bound(name: str, given: float | None) -> float:
+    """A public bound as given, or the constant 1 with a warning. Never anything read off the data."""
+    if given is not None:
+        return check_positive(name, given)
+    warnings.warn(
+        f"{name} was not given: 1.0 is used, and whatever lies beyond it is brought inside. Pass {name} explicitly, "
+        "as a number you know without looking at the data",
+        PrivacyWarning,
+        stacklevel=4,
+    )
+    return 1.0
+
+
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Weights that minimise a regularised convex loss, released with a promise."""
+
+    epsilon: float
+    delta: float
+    alpha: float | str
+    method: str
+    calibration: str
+    data_norm: float | None
+    fit_intercept: bool
+    rows_per_person: int
+    ledger: Any
+    random_state: Any
+    verbose: bool | None
+
+    coef_: Array
+    intercept_: Any
+    guarantee_: Guarantee
+    noise_: NoiseLaw
+    alpha_: float
+
+    def _validated(self, X: Any, y: Any, unsupported: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+        """Features and targets in the shape the rows want, without a copy where possible; an error costs nothing."""
+        if "sample_weight" in unsupported:
+            raise TypeError(
+                "sample_weight is not supported: a weight would multiply what one record can reveal. "
+                "Leave it out, or repeat no row"
+            )
+        if unsupported:
+            raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+        return X, y
+
+    def _fit_weights(self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...]) -> Array:
+        """Plan, debit, draw, solve, release: the weights as an array of shape (outputs, columns)."""
+        self._bounds_ = self._public_bounds()
+        rows = as_rows(X, target, self._bounds_)
+        table = erm.Table.of(rows)
+        if isinstance(loss, Custom):
+            assumptions = (*assumptions, "the custom loss's declared bounds hold, and its functions are accurate")
+        made = erm.plan(
+            loss,
+            table,
+            strength=self._strength(loss, table),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            method=self.method,
+            calibration=self.calibration,
+            rows_per_person=self.rows_per_person,
+            assumptions=assumptions,
+        )
+        with fitting(self.verbose, made.certificate) as progress:
+            release = erm.execute(
+                made,
+                loss,
+                rows,
+                ledger=self.ledger,
+                purpose=f"{type(self).__name__}.fit",
+                random_state=self.random_state,
+                progress=progress,
+            )
+        self.guarantee_, self.noise_, self.alpha_ = release.guarantee, made.law, made.strength
+        weights: Array = release.value.reshape(loss.outputs, table.columns)
+        return weights
+
+    def _public_bounds(self) -> Bounds:
+        norm = public_bound("data_norm", self.data_norm)
+        return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
+
+    def _strength(self, loss: Loss, table: erm.Table) -> float:
+        if not isinstance(self.alpha, str):
+            return check_positive("alpha", self.alpha)
+        if self.alpha != "auto":
+            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        check_integer("rows_per_person", self.rows_per_person)
+        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        return automatic_strength(loss, table.rows, table.columns, table.norm, *budget, self.method)
+
+    def _keep(self, weights: Array) -> None:
+        """Store weights of shape (outputs, columns) as coefficients and intercepts."""
+        if self.fit_intercept:
+            self.coef_, self.intercept_ = weights[:, :-1], weights[:, -1] * self._bounds_.intercept
+        else:
+            self.coef_, self.intercept_ = weights, np.zeros(len(weights))
+
+    def _scores(self, X: Any) -> Array:
+        """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        scores: Array = X @ np.atleast_2d(self.coef_).T
+        scores = scores * self._bounds_.shorten(X)[:, None] + self.intercept_
+        return scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags

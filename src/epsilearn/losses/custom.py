@@ -1,0 +1,145 @@
+"""A loss of one's own, with declared bounds that are checked numerically before they are believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from flint import arb
+
+from epsilearn.checks import check_positive
+from epsilearn.errors import InvalidInput
+from epsilearn.losses.interface import Array, Loss
+
+__all__ = ["Custom"]
+
+Function = Callable[[Array, Array], Array]
+
+# Scores near zero finely, and far out coarsely: declared bounds must hold everywhere.
+_SCORES = np.concatenate([np.linspace(-30, 30, 6001), *(s * np.geomspace(30, 1e4, 200) for s in (-1.0, 1.0))])
+_STEP = 1e-5
+
+
+@dataclass(frozen=True)
+class Custom(Loss):
+    """A convex loss given by functions of (score, target), with its bounds declared.
+
+    The bounds carry the privacy proof, so they are tested on a grid of scores and targets, and a contradiction is an
+    error. The test is not a proof: the guarantee lists the declaration as an assumption.
+
+    Parameters
+    ----------
+    function, derivative, second_derivative : callable
+        The value, slope and curvature in the score, of arrays of scores and targets, element by element.
+    declared_lipschitz, declared_smoothness : float
+        Bounds on the absolute slope and on the curvature.
+    binary : bool
+        Whether targets are -1 and 1 (a classifier) or numbers in [-target_bound, target_bound].
+    target_bound : float
+        The public bound on numeric targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = Custom(
+    ...     lambda s, y: np.sqrt(1 + (s - y) ** 2) - 1,
+    ...     lambda s, y: (s - y) / np.sqrt(1 + (s - y) ** 2),
+    ...     lambda s, y: (1 + (s - y) ** 2) ** -1.5,
+    ...     declared_lipschitz=1.0, declared_smoothness=1.0, binary=False,
+    ... )
+    >>> loss.lipschitz, loss.smoothness
+    (1.0, 1.0)
+    """
+
+    function: Function
+    derivative: Function
+    second_derivative: Function
+    declared_lipschitz: float = field(kw_only=True)
+    declared_smoothness: float = field(kw_only=True)
+    binary: bool = field(default=True, kw_only=True)
+    target_bound: float = field(default=1.0, kw_only=True)
+
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("lipschitz", self.declared_lipschitz)
+        check_positive("smoothness", self.declared_smoothness)
+        check_positive("target_bound", self.target_bound)
+        for target in self._targets():
+            self._check(target)
+
+    @property
+    def classifies(self) -> bool:  # type: ignore[override]
+        return self.binary
+
+    @property
+    def lipschitz(self) -> float:
+        return self.declared_lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        return self.declared_smoothness
+
+    @property
+    def at_zero(self) -> float:
+        # How far below its value at 0 the loss can fall is not declared; other bounds on the minimiser remain.
+        return math.inf
+
+    def value(self, score: Array, target: Array) -> Array:
+        return np.asarray(self.function(score, target), np.float64)
+
+    def slope(self, score: Array, target: Array) -> Array:
+        return np.asarray(self.derivative(score, target), np.float64)
+
+    def curvature(self, score: Array, target: Array) -> Array:
+        return np.asarray(self.second_derivative(score, target), np.float64)
+
+    def slope_in_balls(self, score: arb, target: arb) -> arb:
+        raise NotImplementedError("a loss given by functions of doubles cannot be evaluated in ball arithmetic")
+
+    def slope_rounding(self, score: float) -> float:  # noqa: ARG002 - declared, not derived
+        return 1e-12 * (1 + self.declared_lipschitz)
+
+    def _targets(self) -> Array:
+        return np.array([-1.0, 1.0]) if self.binary else np.linspace(-self.target_bound, self.target_bound, 21)
+
+    def _check(self, target: float) -> None:
+        targets = np.full_like(_SCORES, target)
+        values, slopes, curvatures = (f(_SCORES, targets) for f in (self.value, self.slope, self.curvature))
+        for name, found in (("value", values), ("slope", slopes), ("curvature", curvatures)):
+            if found.shape != _SCORES.shape or not np.isfinite(found).all():
+                raise InvalidInput(f"the loss's {name} must be a finite number for each score")
+        self._check_declaration(slopes, curvatures)
+        self._check_derivatives(targets, slopes, curvatures)
+
+    def _check_declaration(self, slopes: Array, curvatures: Array) -> None:
+        steepest, most = float(np.abs(slopes).max()), float(curvatures.max())
+        if steepest > self.declared_lipschitz * (1 + 1e-9):
+            raise InvalidInput(f"declared lipschitz is {self.declared_lipschitz:g}, but a slope is {steepest:g}")
+        if most > self.declared_smoothness * (1 + 1e-9):
+            raise InvalidInput(f"declared smoothness is {self.declared_smoothness:g}, but a curvature is {most:g}")
+        rise = np.diff(slopes[np.argsort(_SCORES, kind="stable")])
+        gaps = np.diff(np.sort(_SCORES))
+        if curvatures.min() < -1e-12 or (rise < -1e-9 * self.declared_lipschitz).any():
+            raise InvalidInput("the loss is not convex: its slope falls somewhere")
+        if (rise > self.declared_smoothness * gaps * (1 + 1e-6) + 1e-9 * self.declared_lipschitz).any():
+            raise InvalidInput(
+                f"the slope rises faster than the declared smoothness {self.declared_smoothness:g} allows"
+            )
+
+    def _check_derivatives(self, targets: Array, slopes: Array, curvatures: Array) -> None:
+        """Value, slope and curvature must belong together, away from kinks of the slope."""
+        near = np.abs(_SCORES) <= 30
+        up, down = _SCORES[near] + _STEP, _SCORES[near] - _STEP
+        climb = (self.value(up, targets[near]) - self.value(down, targets[near])) / (2 * _STEP)
+        allowed = self.declared_smoothness * _STEP + 1e-5 * (1 + self.declared_lipschitz)
+        if (np.abs(climb - slopes[near]) > allowed).any():
+            raise InvalidInput("the loss's derivative does not match its values")
+        turn = (self.slope(up, targets[near]) - self.slope(down, targets[near])) / (2 * _STEP)
+        # A kink of the slope touches few grid points; a wrong formula touches many.
+        wrong = np.abs(turn - curvatures[near]) > 1e-3 * (1 + self.declared_smoothness)
+        if wrong.mean() > 0.01:
+            raise InvalidInput("the loss's second derivative does not match its derivative")

@@ -1,0 +1,73 @@
+"""A bar on the data holder's own terminal while a long fit runs. Nothing of it is written down."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["fitting"]
+
+_PATIENCE = 2.0  # seconds before a bar appears by itself
+
+
+@contextmanager
+def fitting(verbose: bool | None, certificate: float) -> Iterator[Callable[[float], None] | None]:
+    """Yield what a solver is to tell its gradient norms to, or None if nobody watches.
+
+    Parameters
+    ----------
+    verbose : bool or None
+        Whether to show a bar; None shows one on a terminal if the fit takes longer than two seconds.
+    certificate : float
+        The norm at which the solver is done.
+    """
+    if verbose is False or (verbose is None and not sys.stderr.isatty()):
+        yield None
+        return
+    bar = _Bar(certificate, time.monotonic() + (0.0 if verbose else _PATIENCE))
+    try:
+        yield bar.update
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """Digits of the gradient norm gained so far, out of those needed."""
+
+    def __init__(self, certificate: float, appears: float) -> None:
+        self._certificate, self._appears = certificate, appears
+        self._first = math.nan
+        self._progress: Progress | None = None
+
+    def update(self, norm: float) -> None:
+        if math.isnan(self._first):
+            self._first = norm
+        if self._progress is None:
+            if time.monotonic() < self._appears:
+                return
+            self._progress = _progress()
+            self._task = self._progress.add_task("fitting", total=1.0)
+        needed = math.log(max(self._first / self._certificate, 2.0))
+        gained = math.log(max(self._first / norm, 1.0))
+        self._progress.update(self._task, completed=min(gained / needed, 1.0))
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress.start()
+    return progress

@@ -1,0 +1,26 @@
+"""scikit-learn's own checks, for every estimator and each way of fitting it."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from epsilearn import ConvexERM, LinearRegression, LinearSVC, LogisticRegression
+from epsilearn.losses import Huber
+
+ESTIMATORS = [
+    LogisticRegression(),
+    LogisticRegression(method="output", delta=1e-6, fit_intercept=False),
+    LinearSVC(),
+    LinearRegression(),
+    LinearRegression(method="output"),
+    LinearRegression(method="sufficient-statistics", delta=1e-6),
+    ConvexERM(),
+    ConvexERM(loss=Huber(), delta=1e-6),
+]
+
+
+@pytest.mark.filterwarnings("ignore::epsilearn.errors.PrivacyWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
