@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from epsilearn import statistics as statistics
     from epsilearn.composition import compose as compose
     from epsilearn.composition import parallel as parallel
+    from epsilearn.evaluation import private_score as private_score
     from epsilearn.explanation import explain as explain
     from epsilearn.guarantee import Guarantee as Guarantee
     from epsilearn.ledger import Ledger as Ledger
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from epsilearn.mechanisms import k_norm as k_norm
     from epsilearn.mechanisms import laplace as laplace
     from epsilearn.preprocessing import BoundedScaler as BoundedScaler
+    from epsilearn.selection import PrivateSelection as PrivateSelection
 
 __version__ = "0.1.0"
 
@@ -37,6 +39,7 @@ _HOMES = {
     "LinearRegression": "linear",
     "LinearSVC": "linear",
     "LogisticRegression": "linear",
+    "PrivateSelection": "selection",
     "compose": "composition",
     "explain": "explanation",
     "exponential": "mechanisms",
@@ -44,6 +47,7 @@ _HOMES = {
     "k_norm": "mechanisms",
     "laplace": "mechanisms",
     "parallel": "composition",
+    "private_score": "evaluation",
 }
 
 __all__ = [*_HOMES, "statistics"]  # noqa: PLE0604

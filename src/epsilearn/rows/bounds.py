@@ -29,9 +29,9 @@ class Bounds:
     intercept: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("data_norm", self.data_norm)
-        if self.intercept:
-            check_positive("intercept", self.intercept)
+        object.__setattr__(self, "data_norm", check_positive("data_norm", self.data_norm))
+        intercept = check_positive("intercept", self.intercept) if self.intercept else 0.0
+        object.__setattr__(self, "intercept", intercept)
 
     @property
     def norm(self) -> float:

@@ -1,0 +1,108 @@
+"""A test score is a release as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from epsilearn import statistics
+from epsilearn.checks import check_bounds, check_positive
+from epsilearn.errors import InvalidInput
+from epsilearn.mechanisms.release import Release, Spender
+
+__all__ = ["private_score", "record_scores"]
+
+
+def private_score(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float = 1.0,
+    target_bound: Any = None,
+    rows_per_person: int = 1,
+    ledger: Spender | None = None,
+    random_state: int | None = None,
+) -> Release:
+    """How well a model does on private test rows, as a private release.
+
+    Parameters
+    ----------
+    model : estimator
+        Any fitted scikit-learn classifier or regressor, private or not. Its own promise must not rest on these rows,
+        or the two promises add up.
+    X, y : array
+        The private test rows.
+    epsilon : float
+        The budget.
+    target_bound : float or (float, float), optional
+        For regressors: the public bound on |y|, or the public range. Needed.
+    rows_per_person : int
+        How many of the test rows one person may have.
+    ledger : Ledger, optional
+        Debited before any noise is drawn.
+    random_state : int, optional
+        For tests and studies; voids the promise.
+
+    Returns
+    -------
+    Release
+        Classifiers: the accuracy. Regressors: the mean squared error, predictions and targets clipped to the bound.
+        One record changes the first by 1/n at most, and the second by the squared range over n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from epsilearn import private_score
+    >>> X, y = np.zeros((4000, 1)), np.repeat([0, 1], [1000, 3000])
+    >>> model = DummyClassifier().fit(X, y)
+    >>> release = private_score(model, X, y, epsilon=1.0)
+    >>> round(release.value, 1), release.guarantee.epsilon
+    (0.8, 1.0)
+    """
+    scores, bounds = record_scores(model, X, y, target_bound)
+    release = statistics.mean(
+        scores,
+        bounds=bounds,
+        epsilon=epsilon,
+        rows_per_person=rows_per_person,
+        ledger=ledger,
+        purpose="private_score",
+        random_state=random_state,
+    )
+    # A score beyond what scores can be is farther from the truth than the end of the range.
+    return replace(release, value=min(max(release.value, bounds[0]), bounds[1]))
+
+
+def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
+    """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
+    truth = column_or_1d(np.asarray(y))
+    if is_classifier(model):
+        predicted = np.asarray(model.predict(X))
+        check_consistent_length(predicted, truth)
+        return (predicted == truth).astype(np.float64), (0.0, 1.0)
+    if not is_regressor(model):
+        raise InvalidInput(f"model must be a classifier or a regressor, got {type(model).__name__}")
+    low, high = _range(target_bound)
+    predicted = np.asarray(model.predict(X), np.float64)
+    check_consistent_length(predicted, truth)
+    if not np.isfinite(truth.astype(np.float64)).all():
+        raise InvalidInput("targets have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+    # A prediction that is not a number says nothing about the model's promise; it counts as the worst.
+    errors = np.clip(np.nan_to_num(predicted, nan=np.inf), low, high) - np.clip(truth.astype(np.float64), low, high)
+    return np.square(errors), (0.0, (high - low) ** 2)
+
+
+def _range(target_bound: Any) -> tuple[float, float]:
+    if target_bound is None:
+        raise InvalidInput("target_bound must be given for a regressor: a public bound on |y|, or a public range")
+    if np.ndim(target_bound) == 0:
+        half = check_positive("target_bound", target_bound)
+        return -half, half
+    return check_bounds(target_bound)

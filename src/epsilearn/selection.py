@@ -1,0 +1,309 @@
+"""Choosing hyper-parameters privately."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from epsilearn.balls import exact, round_down
+from epsilearn.calibration.groups import per_record
+from epsilearn.checks import check_budget, check_integer, check_probability
+from epsilearn.errors import InvalidInput
+from epsilearn.evaluation import private_score, record_scores
+from epsilearn.guarantee import Guarantee
+from epsilearn.linear.classification import public_labels
+from epsilearn.mechanisms import exponential
+from epsilearn.mechanisms.release import FAIR_BITS, spending
+from epsilearn.mechanisms.stopping import best_of_random_many
+
+__all__ = ["PrivateSelection"]
+
+Indices = NDArray[np.int64]
+
+
+def _chosen_has(name: str) -> Any:
+    def check(selection: Any) -> bool:
+        return hasattr(getattr(selection, "best_estimator_", selection.estimator), name)
+
+    return available_if(check)
+
+
+class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit a private estimator with the best of several settings, for one stated budget.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator, or a pipeline that ends in one. Its own budget, ledger and random state are replaced.
+    grid : dict or list of dict
+        Settings to try, as for scikit-learn's `GridSearchCV`.
+    epsilon, delta : float
+        The budget for everything together, per person.
+    strategy : {"parts", "stopping"}
+        "parts": each candidate is fitted to a part of the rows of its own, and the exponential mechanism chooses by
+        mistakes on a further part. Parts are fixed by row number, so the total is the largest of the parts' budgets:
+        every one of them gets it whole. "stopping": a random candidate is fitted to all rows but the held-out ones, a
+        geometric number of times, and the best by private score is kept. That costs three times what one try does
+        (pure only), but leaves the rows together; it wins when candidates are many.
+    holdout : float
+        The share of the rows that judges the candidates.
+    stop : float, optional
+        For "stopping": the probability of stopping after each try; 1 / (2 * number of candidates) if left out.
+    target_bound : float or (float, float), optional
+        For regressors: the public bound on |y| by which errors are clipped.
+    rows_per_person : int
+        How many records one person may have.
+    ledger : Ledger, optional
+        Debited once, for everything, before anything is fitted.
+    random_state : int, optional
+        For tests and studies; voids the promise.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The chosen one, as it was fitted.
+    best_params_ : dict
+        Its settings. Releasable: they are the mechanism's output.
+    guarantee_ : Guarantee
+        The total.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn import LogisticRegression, PrivateSelection
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(20_000, 3)) / 2
+    >>> y = X[:, 0] > 0
+    >>> search = PrivateSelection(
+    ...     LogisticRegression(data_norm=2.0, classes=[False, True]), {"alpha": [0.001, 100.0]}, epsilon=1.0
+    ... ).fit(X, y)
+    >>> search.best_params_, search.guarantee_.epsilon
+    ({'alpha': 0.001}, 1.0)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        grid: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        strategy: str = "parts",
+        holdout: float = 0.25,
+        stop: float | None = None,
+        target_bound: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.grid = grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.strategy = strategy
+        self.holdout = holdout
+        self.stop = stop
+        self.target_bound = target_bound
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> PrivateSelection:
+        """Fit the candidates and keep one.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix
+            The features.
+        y : array
+            The labels or targets.
+
+        Returns
+        -------
+        self
+        """
+        self._check()
+        X, y = indexable(X, y)
+        X = X.tocsr() if hasattr(X, "tocsr") else X
+        y = np.asarray(y)
+        candidates, assumptions = self._candidates(y)
+        promise = self._promise(assumptions)
+        train, judge = self._split(len(y), len(candidates))
+        if self.strategy == "parts":
+            self._fit_parts(X, y, candidates, train, judge, promise)
+        else:
+            self._fit_stopping(X, y, candidates, train, judge, promise)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
+        return self
+
+    def _check(self) -> None:
+        _, delta = check_budget(self.epsilon, self.delta)
+        check_integer("rows_per_person", self.rows_per_person)
+        check_probability("holdout", self.holdout)
+        if self.strategy not in ("parts", "stopping"):
+            raise InvalidInput(f"strategy must be 'parts' or 'stopping', got {self.strategy!r}")
+        if self.strategy == "stopping" and delta:
+            raise InvalidInput("random stopping is proven here for pure promises; use delta=0, or strategy='parts'")
+
+    def _promise(self, assumptions: tuple[str, ...]) -> Guarantee:
+        mechanism, theorem = {
+            "parts": ("disjoint parts", "parallel composition by index: the largest of the parts and the choice"),
+            "stopping": ("random stopping", "random stopping: three times one try (Papernot and Steinke 2022)"),
+        }[self.strategy]
+        return Guarantee.from_budget(
+            float(self.epsilon),
+            float(self.delta),
+            mechanism=f"selection by {mechanism}",
+            theorem=theorem,
+            assumptions=(
+                "n is public", "rows are assigned to parts by their number alone", *assumptions,
+                "every candidate's solver reaches its certificate", FAIR_BITS,
+            ),
+            rows_per_person=self.rows_per_person,
+        )  # fmt: skip
+
+    def _candidates(self, y: NDArray[Any]) -> tuple[list[tuple[dict[str, Any], Any]], tuple[str, ...]]:
+        """Each candidate's settings and estimator, and what its promise assumes besides."""
+        settings = list(ParameterGrid(self.grid))
+        assumptions: tuple[str, ...] = ()
+        public = {}
+        prefix = _prefix(self.estimator)
+        known = self.estimator.get_params()
+        for name in ("epsilon", "delta", "rows_per_person", "ledger", "random_state"):
+            if f"{prefix}{name}" not in known:
+                raise InvalidInput(f"estimator must be private: it has no parameter {name!r}")
+            if any(f"{prefix}{name}" in chosen for chosen in settings):
+                raise InvalidInput(f"grid must not vary {name!r}: the budget is the selection's own")
+        if is_classifier(self.estimator) and f"{prefix}classes" in known:
+            # A part that happens to lack a class must not fail: the label set belongs to the whole table.
+            labels, _, assumptions = public_labels(y, known[f"{prefix}classes"])
+            public[f"{prefix}classes"] = list(labels)
+        return [(chosen, clone(self.estimator).set_params(**public, **chosen)) for chosen in settings], assumptions
+
+    def _split(self, rows: int, candidates: int) -> tuple[Indices, Indices]:
+        # Any order fixed without looking at the rows will do; a shuffled one does not mind how the table was sorted.
+        order = np.random.default_rng(rows).permutation(rows)
+        judges = round(self.holdout * rows)
+        needed = candidates if self.strategy == "parts" else 1
+        if judges < 1 or rows - judges < needed:
+            raise InvalidInput(
+                f"{rows} rows are too few for {candidates} candidates and a hold-out of {self.holdout:g}"
+            )
+        return order[judges:], order[:judges]
+
+    def _record_budget(self) -> tuple[float, float]:
+        """One record lies in one part; a person's records may lie in several, so they are counted as a group."""
+        return per_record(self.epsilon, self.delta, self.rows_per_person)
+
+    def _fit_one(self, estimator: Any, X: Any, y: Any, rows: Indices, epsilon: float, delta: float, bits: Any) -> Any:
+        prefix = _prefix(estimator)
+        budget = {"epsilon": epsilon, "delta": delta, "rows_per_person": 1, "ledger": None, "random_state": bits}
+        estimator.set_params(**{f"{prefix}{name}": value for name, value in budget.items()})
+        return estimator.fit(_take(X, rows), y[rows])
+
+    def _fit_parts(
+        self, X: Any, y: Any, candidates: list[Any], train: Indices, judge: Indices, promise: Guarantee
+    ) -> None:
+        epsilon, delta = self._record_budget()
+        with spending(promise, self.ledger, "PrivateSelection.fit", self.random_state) as (source, stamped):
+            bits = source if source.seeded else None
+            parts = np.array_split(train, len(candidates))
+            fitted = [
+                self._fit_one(model, X, y, part, epsilon, delta, bits)
+                for (_, model), part in zip(candidates, parts, strict=True)
+            ]
+            marks = []
+            for model in fitted:
+                scores, (low, high) = record_scores(model, _take(X, judge), y[judge], self.target_bound)
+                marks.append(float((scores if is_classifier(model) else high - scores).sum() / (high - low)))
+            # A sum of n numbers in [0, 1] is off by at most n**2 roundings, on either side.
+            slack = 2 * len(judge) ** 2 * 2.0**-53
+            chosen = exponential(marks, sensitivity=1.0 + 2 * slack, epsilon=epsilon, random_state=bits).value
+        self._keep(candidates[chosen][0], fitted[chosen], stamped)
+
+    def _fit_stopping(
+        self, X: Any, y: Any, candidates: list[Any], train: Indices, judge: Indices, promise: Guarantee
+    ) -> None:
+        # Fit and score see disjoint rows, so one try costs the larger of their budgets, which are equal.
+        epsilon = round_down(exact(self._record_budget()[0]) / 3)
+        bits = self.random_state
+
+        def attempt(index: int) -> tuple[float, tuple[dict[str, Any], Any]]:
+            chosen, model = candidates[index]
+            fitted = self._fit_one(clone(model), X, y, train, epsilon, 0.0, bits)
+            release = private_score(
+                fitted, _take(X, judge), y[judge], epsilon=epsilon, target_bound=self.target_bound, random_state=bits
+            )
+            return (release.value if is_classifier(fitted) else -release.value), (chosen, fitted)
+
+        stop = 1 / (2 * len(candidates)) if self.stop is None else self.stop
+        (chosen, fitted), stamped = best_of_random_many(
+            attempt,
+            len(candidates),
+            stop=stop,
+            promise=promise,
+            ledger=self.ledger,
+            purpose="PrivateSelection.fit",
+            random_state=self.random_state,
+        )
+        self._keep(chosen, fitted, stamped)
+
+    def _keep(self, chosen: dict[str, Any], fitted: Any, promise: Guarantee) -> None:
+        self.best_params_, self.best_estimator_, self.guarantee_ = chosen, fitted, promise
+        if is_classifier(fitted):
+            self.classes_ = fitted.classes_
+        # The part's own promise is not the model's: the choice belongs to it.
+        final = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
+        final.guarantee_ = promise
+
+    @_chosen_has("predict")  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> Any:
+        """The chosen model's predictions."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @_chosen_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """The chosen model's probabilities."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @_chosen_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """The chosen model's scores."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The chosen model's score. Not private: see `private_score`."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        tags.non_deterministic = True
+        return tags
+
+
+def _prefix(estimator: Any) -> str:
+    """How to reach the private step's parameters."""
+    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def _take(X: Any, rows: Indices) -> Any:
+    """Some rows of an array, a sparse matrix, or a pandas or polars frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
