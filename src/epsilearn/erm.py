@@ -14,27 +14,22 @@ from fractions import Fraction
 from typing import Any
 
 from epsilearn.accounting import GaussianShift, Pure
-from epsilearn.balls import decimal_down, decimal_up, exact, round_up
-from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
-from epsilearn.calibration.groups import per_record
-from epsilearn.calibration.objective import Perturbation, gaussian_perturbation, pure_loss, pure_perturbation
-from epsilearn.calibration.output import minimiser_sensitivity, norm_bound
+from epsilearn.balls import decimal_up, exact, round_up
+from epsilearn.calibration.additive import laplace_scale, most_sensitivity
+from epsilearn.calibration.fit import FitNoise, planned_noise, stable_minimiser
+from epsilearn.calibration.objective import pure_loss
+from epsilearn.calibration.output import minimiser_sensitivity
 from epsilearn.calibration.regression import lecture_sensitivity
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
-from epsilearn.mechanisms.minimum import Drawn, drawing_error, perturb_objective, perturb_output
+from epsilearn.mechanisms.minimum import Drawn, perturb_objective, perturb_output
 from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender
 from epsilearn.rows.interface import Rows
 from epsilearn.solvers import Problem, Solution, minimise
 
 __all__ = ["Plan", "Table", "execute", "plan"]
-
-# The share of epsilon that hides what is left of the solver's error under objective perturbation.
-_POLISH_SHARE = "0.01"
-# How much of the main noise that may add, if the arithmetic allows.
-_POLISH_SIZE = 0.01
 
 
 @dataclass(frozen=True)
@@ -139,42 +134,38 @@ def plan(
             FAIR_BITS,
         ),
     )
-    if method == "objective":
-        return _plan_objective(loss, table, strength, calibration == "tight", promise)
-    if calibration == "paper" and not loss.classifies:
+    tight = calibration == "tight"
+    if method == "objective" and math.isinf(loss.lipschitz):
+        raise InvalidInput(
+            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
+        )
+    if method == "output" and not tight and not loss.classifies:
         return _plan_lecture(loss, table, strength, promise)
-    return _plan_output(loss, table, strength, calibration == "tight", promise)
+    noise = planned_noise(
+        loss, table.rows, table.columns, table.norm, strength, epsilon, delta, method, rows_per_person,
+        table.rounding, tight,
+    )  # fmt: skip
+    make = _plan_output if method == "output" else _plan_objective
+    return make(noise, loss, table, tight, promise)
 
 
-def _plan_output(loss: Loss, table: Table, strength: float, tight: bool, promise: Guarantee) -> Plan:
-    certificate, sensitivity = _stability(loss, table, strength, tight)
-    weights, people = table.columns * loss.outputs, promise.rows_per_person
-    if promise.delta:
-        law = NoiseLaw("gaussian", gaussian_scale(sensitivity, promise.epsilon, promise.delta, people), weights)
-        shift = round_up(most_sensitivity(sensitivity, people) / Fraction(law.scale))
+def _plan_output(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:
+    law = NoiseLaw("gaussian" if noise.gaussian else "k-norm", noise.scale, noise.dimension)
+    if noise.gaussian:
+        sensitivity = minimiser_sensitivity(loss, table.rows, table.norm, noise.strength, noise.certificate, tight)
+        shift = round_up(most_sensitivity(sensitivity, promise.rows_per_person) / Fraction(law.scale))
         promise = replace(promise, curve=GaussianShift(shift))
-    else:
-        law = NoiseLaw("k-norm", laplace_scale(sensitivity, promise.epsilon, people), weights)
     promise = replace(
         promise,
         mechanism="output perturbation",
         theorem="strong convexity; " + ("the minimiser's own norm" if tight else "as printed, 2 L R / (n lambda)"),
     )
-    return Plan("output", strength, law, None, certificate, promise)
-
-
-def _stability(loss: Loss, table: Table, strength: float, tight: bool) -> tuple[float, float]:
-    """The certificate to ask for, and how far a minimiser with it can move."""
-    reach = norm_bound(loss, table.norm, strength)
-    exactly = minimiser_sensitivity(loss, table.rows, table.norm, strength, tight=tight)
-    # An error of the solver that adds one per cent of noise, but not below what the arithmetic can certify.
-    certificate = max(_POLISH_SIZE / 2 * exactly * strength, 8 * table.rounding(loss, reach))
-    return certificate, minimiser_sensitivity(loss, table.rows, table.norm, strength, certificate, tight)
+    return Plan("output", noise.strength, law, None, noise.certificate, promise)
 
 
 def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee) -> Plan:
     """The lecture's noisy least squares: Laplace noise on its printed sensitivity, with what is proven for it."""
-    certificate, sensitivity = _stability(loss, table, strength, tight=True)
+    certificate, sensitivity = stable_minimiser(loss, table.rows, table.norm, strength, table.rounding, tight=True)
     printed = lecture_sensitivity(loss, table.rows, table.columns, table.norm, strength)
     law = NoiseLaw("laplace", laplace_scale(printed, promise.epsilon), table.columns)
     proven = math.sqrt(table.columns) * sensitivity / law.scale * promise.rows_per_person * (1 + 1e-9)
@@ -183,46 +174,21 @@ def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee)
     return Plan("output", strength, law, None, certificate, promise)
 
 
-def _plan_objective(loss: Loss, table: Table, strength: float, tight: bool, promise: Guarantee) -> Plan:
-    if math.isinf(loss.lipschitz):
-        raise InvalidInput(
-            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
-        )
-    epsilon, delta = per_record(promise.epsilon, promise.delta, promise.rows_per_person)
-    polish_epsilon = decimal_down(exact(epsilon) * exact(float(_POLISH_SHARE)))
-    main_epsilon = decimal_down(exact(epsilon) - exact(polish_epsilon)) if tight else epsilon
-    found = _perturbation(loss, table, strength, main_epsilon, delta, tight)
-    weights = table.columns * loss.outputs
-    law = NoiseLaw("gaussian" if delta else "k-norm", found.scale, weights)
-    length = law.deviation * math.sqrt(weights)
-    weakest = table.rows * found.strength
-    # The noise on the result is d (2 gamma / lambda) / epsilon long, the noise in it at least length / (n lambda).
-    wanted = _POLISH_SIZE * length * polish_epsilon / (2 * weights * table.rows)
-    reach = norm_bound(loss, table.norm, found.strength) + 4 * length / weakest
-    certificate = max(wanted, 8 * table.rounding(loss, reach), 16 * drawing_error(law) / table.rows)
-    polish = NoiseLaw("k-norm", laplace_scale(2 * certificate / found.strength, polish_epsilon), weights)
+def _plan_objective(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:
+    law = NoiseLaw("gaussian" if noise.gaussian else "k-norm", noise.scale, noise.dimension)
+    polish = NoiseLaw("k-norm", noise.polish, noise.dimension)
     promise = replace(
         promise,
         mechanism="objective perturbation",
-        theorem="Theorem J" if not delta else "objective perturbation with Gaussian noise",
-        assumptions=(*promise.assumptions[:-1], f"alpha used: {found.strength:.6g}", promise.assumptions[-1]),
+        theorem="objective perturbation with Gaussian noise" if noise.gaussian else "Theorem J",
+        assumptions=(*promise.assumptions[:-1], f"alpha used: {noise.strength:.6g}", promise.assumptions[-1]),
     )
     if not tight:
-        promise = _as_printed(promise, loss, table, found, polish_epsilon)
-    return Plan("objective", found.strength, law, polish, certificate, promise)
-
-
-def _perturbation(loss: Loss, table: Table, strength: float, epsilon: float, delta: float, tight: bool) -> Perturbation:
-    if delta:
-        return gaussian_perturbation(loss, table.rows, table.norm, strength, epsilon, delta)
-    return pure_perturbation(loss, table.rows, table.norm, strength, epsilon, tight)
-
-
-def _as_printed(promise: Guarantee, loss: Loss, table: Table, found: Perturbation, polish_epsilon: float) -> Guarantee:
-    """The printed constants, with what is proven for them: Theorem J at the printed rate, and the polish."""
-    proven = pure_loss(loss, table.rows, table.norm, found.strength, 1 / found.scale) * (1 + 1e-9)
-    total = (exact(proven) + exact(polish_epsilon)) * promise.rows_per_person
-    return _proven(promise, total, "as printed in 2008; by Theorem J")
+        # Theorem J at the printed rate, and the polish.
+        proven = pure_loss(loss, table.rows, table.norm, noise.strength, 1 / noise.scale) * (1 + 1e-9)
+        total = (exact(proven) + exact(noise.polish_epsilon)) * promise.rows_per_person
+        promise = _proven(promise, total, "as printed in 2008; by Theorem J")
+    return Plan("objective", noise.strength, law, polish, noise.certificate, promise)
 
 
 def _proven(promise: Guarantee, epsilon: Fraction | float, theorem: str) -> Guarantee:

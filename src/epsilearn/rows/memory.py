@@ -30,7 +30,7 @@ __all__ = ["DenseRows", "SparseRows", "as_rows"]
 
 Result = TypeVar("Result")
 
-_SHORT_STRETCH = 2048  # rows whose gradients are added one by one
+_SHORT_STRETCH = 512  # rows whose gradients are added one by one; few enough to be read twice from the cache
 _MOST_COLUMNS = 2000  # of sparse rows whose Hessian is still formed
 _LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
 
