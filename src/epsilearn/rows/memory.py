@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import ThreadpoolController
 
 from epsilearn.balls import ball
 from epsilearn.errors import InvalidInput
@@ -348,12 +350,18 @@ def _careful_norm(values: NDArray[Any]) -> float:
     return largest * float(np.linalg.norm(values.astype(np.float64) / largest)) if largest else 0.0
 
 
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 def _in_threads(work: Callable[[slice], Result], parts: list[slice]) -> Iterator[Result]:
     """The results in order, a few at a time, so that only a few are held."""
     workers = os.cpu_count() or 1
     if len(parts) == 1 or workers == 1:
         yield from map(work, parts)
         return
-    with ThreadPoolExecutor(workers) as pool:
+    # One thread a stretch: the linear algebra library's own threads would fight with these.
+    with _linear_algebra().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(parts), 4 * workers):
             yield from pool.map(work, parts[start : start + 4 * workers])

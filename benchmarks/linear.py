@@ -1,0 +1,220 @@
+"""Private linear models on real data: accuracy, time and memory, beside diffprivlib and scikit-learn.
+
+Usage: ``python benchmarks/linear.py --data FOLDER [accuracy] [speed] [memory]``. FOLDER holds the data sets and their
+loader, ``load.py`` with functions `a9a`, `mnist`, `covertype` and `rcv1`. Times are ratios taken in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers import diffprivlib
+from scipy import sparse
+
+from epsilearn import LinearRegression, LogisticRegression
+from epsilearn.erm import Table, execute, plan
+from epsilearn.losses import Logistic
+from epsilearn.rows import Bounds, as_rows
+
+CERTIFICATE, STRENGTH = 1e-10, 1e-5
+
+
+def loader(folder: str) -> Any:
+    specification = importlib.util.spec_from_file_location("load", Path(folder) / "load.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def splits(rows: int, runs: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """80/20, a new one for each run, the same for every method."""
+    orders = [np.random.default_rng(run).permutation(rows) for run in range(runs)]
+    return [(order[: int(0.8 * rows)], order[int(0.8 * rows) :]) for order in orders]
+
+
+def accuracies(X: Any, y: np.ndarray, runs: int, epsilon: float, pure: bool, **options: Any) -> list[float]:
+    found = []
+    for train, test in splits(len(y), runs):
+        model = LogisticRegression(epsilon=epsilon, delta=0.0 if pure else len(train) ** -2.0, **options)
+        found.append(model.fit(X[train], y[train]).score(X[test], y[test]))
+    return found
+
+
+def summary(values: list[float]) -> str:
+    return f"{statistics.mean(values):.4f} ± {statistics.stdev(values) / len(values) ** 0.5:.4f}"
+
+
+def accuracy(load: Any, runs: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    X, y = load.a9a()
+    X, y, norm = X.tocsr().astype(np.float64), np.asarray(y, np.float64), 14**0.5
+    for epsilon in (0.1, 1.0):
+        found[f"Adult, epsilon {epsilon}, delta 1/n²"] = accuracies(X, y, runs, epsilon, False, data_norm=norm)
+    found["Adult, epsilon 1.0, pure"] = accuracies(X, y, runs, 1.0, True, data_norm=norm)
+    peer = peer_accuracy(X, y, runs, norm)
+    best = max(peer, key=lambda strength: statistics.mean(peer[strength]))
+    found[f"Adult, epsilon 1.0, pure, diffprivlib with its best C = {best}"] = peer[best]
+    X, y = load.mnist()
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    found["MNIST, epsilon 1.0, delta 1/n²"] = accuracies(X, np.asarray(y), runs, 1.0, False, data_norm=1.0)
+    X, y = load.california()
+    found |= regression(np.asarray(X, np.float64), np.asarray(y, np.float64), runs)
+    for name, values in found.items():
+        print(f"{name:70} {summary(values)}")
+    return found
+
+
+def peer_accuracy(X: Any, y: np.ndarray, runs: int, norm: float) -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/X.npy", X.toarray())
+        np.save(f"{folder}/y.npy", y)
+        for run, (train, test) in enumerate(splits(len(y), runs)):
+            np.save(f"{folder}/train{run}.npy", train)
+            np.save(f"{folder}/test{run}.npy", test)
+        strengths = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1]
+        return diffprivlib("accuracy", path=folder, epsilon=1.0, data_norm=norm, strengths=strengths, runs=runs)
+
+
+def regression(X: np.ndarray, y: np.ndarray, runs: int) -> dict[str, list[float]]:
+    """R² on California housing, its columns brought to the unit ball by rounded public ranges."""
+    low, high = np.floor(X.min(axis=0)), np.ceil(X.max(axis=0))
+    X = (2 * (X - low) / (high - low) - 1) / X.shape[1] ** 0.5
+    found: dict[str, list[float]] = {}
+    for method in ("objective", "output", "sufficient-statistics"):
+        name = f"California, epsilon 1.0, delta 1/n², R², {method}"
+        found[name] = []
+        for train, test in splits(len(y), runs):
+            bound = (float(np.floor(y.min())), float(np.ceil(y.max())))
+            options = {"delta": len(train) ** -2.0, "data_norm": 1.0, "target_bound": bound}
+            model = LinearRegression(epsilon=1.0, method=method, **options)
+            found[name].append(model.fit(X[train], y[train]).score(X[test], y[test]))
+    return found
+
+
+def covertype(load: Any) -> tuple[np.ndarray, np.ndarray]:
+    X, y = load.covertype()
+    X = np.asarray(X, np.float64)[:500_000]
+    # To [0, 1] by column, then into the unit ball: 13 entries are not zero at most.
+    X = np.ascontiguousarray((X - X.min(axis=0)) / np.maximum(np.ptp(X, axis=0), 1e-12) / 12**0.5)
+    return X, np.where(np.asarray(y)[:500_000] == 2, 1.0, -1.0)
+
+
+def certified_fit(X: Any, y: np.ndarray) -> None:
+    rows = as_rows(X, y, Bounds(1.0, intercept=0.15))
+    made = plan(Logistic(), Table.of(rows), strength=STRENGTH, epsilon=1.0, method="output")
+    execute(replace(made, certificate=CERTIFICATE), Logistic(), rows)
+
+
+def speed(load: Any, repeats: int = 3) -> dict[str, float]:
+    from sklearn.linear_model import LogisticRegression as Plain
+
+    X, y = covertype(load)
+    inverse = 1 / (len(y) * STRENGTH)
+    certified_fit(X[:1000], y[:1000])  # compiles
+    ours, theirs = [], []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        certified_fit(X, y)
+        ours.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        Plain(C=inverse, solver="newton-cholesky").fit(X, y)
+        theirs.append(time.perf_counter() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/X.npy", X)
+        np.save(f"{folder}/y.npy", y)
+        peer = diffprivlib("speed", path=folder, strength=inverse, repeats=repeats)
+    own = statistics.median(ours)
+    found = {
+        "seconds": own,
+        "against diffprivlib (at most 0.35)": own / statistics.median(peer),
+        "against newton-cholesky (at most 0.5)": own / statistics.median(theirs),
+    }
+    for name, value in found.items():
+        print(f"CoverType, 500,000 rows, certificate {CERTIFICATE:g}: {name:45} {value:.3f}")
+    return found
+
+
+def memory(folder: str) -> dict[str, float]:
+    """The rise of peak memory over a warmed-up process, each fit in a process of its own."""
+    found = {}
+    for name, most in (("covertype", 1.3), ("rcv1", 6.0)):
+        command = [sys.executable, __file__, "--data", folder, "--rise", name]
+        found[name] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(f"{name}: peak memory rises by {found[name]:.2f} x the input (at most {most})")
+    return found
+
+
+def rise(load: Any, name: str) -> float:
+    """Peak memory while fitting, input counted once, over the input's size."""
+    generator = np.random.default_rng(0)
+    small = generator.normal(size=(2000, 20))
+    certified_fit(small, np.sign(small[:, 0]))
+    LogisticRegression(data_norm=1.0).fit(sparse.csr_array(small), np.sign(small[:, 0]))
+    if name == "covertype":
+        X, y = covertype(load)
+        size = X.nbytes
+    else:
+        X, y = load.rcv1()
+        X, y = sparse.csr_array(X), np.asarray(y, np.float64)
+        size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    # What loading took at its peak must not hide what fitting takes.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = current()
+    if name == "covertype":
+        certified_fit(X, y)
+        return (peak() - before + size) / size
+    LogisticRegression(epsilon=1.0, delta=len(y) ** -2.0, data_norm=1.0).fit(X, y)
+    return (peak() - before) / size
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def current() -> int:
+    return _status("VmRSS")
+
+
+def peak() -> int:
+    return max(_status("VmHWM"), 0) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=["speed", "memory", "accuracy"])
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--rise")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    load = loader(options.data)
+    if options.rise:
+        print(rise(load, options.rise))
+        return
+    jobs = {
+        "accuracy": lambda: accuracy(load, options.runs),
+        "speed": lambda: speed(load),
+        "memory": lambda: memory(options.data),
+    }
+    found = {what: jobs[what]() for what in options.what}
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
