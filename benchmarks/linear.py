@@ -24,7 +24,7 @@ import numpy as np
 from peers import diffprivlib
 from scipy import sparse
 
-from epsilearn import LinearRegression, LogisticRegression
+from epsilearn import BoundedScaler, LinearRegression, LogisticRegression
 from epsilearn.erm import Table, execute, plan
 from epsilearn.losses import Logistic
 from epsilearn.rows import Bounds, as_rows
@@ -70,8 +70,7 @@ def accuracy(load: Any, runs: int) -> dict[str, Any]:
     X, y = load.mnist()
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
     found["MNIST, epsilon 1.0, delta 1/n²"] = accuracies(X, np.asarray(y), runs, 1.0, False, data_norm=1.0)
-    X, y = load.california()
-    found |= regression(np.asarray(X, np.float64), np.asarray(y, np.float64), runs)
+    found |= regression(load, runs)
     for name, values in found.items():
         print(f"{name:70} {summary(values)}")
     return found
@@ -88,17 +87,24 @@ def peer_accuracy(X: Any, y: np.ndarray, runs: int, norm: float) -> dict[str, li
         return diffprivlib("accuracy", path=folder, epsilon=1.0, data_norm=norm, strengths=strengths, runs=runs)
 
 
-def regression(X: np.ndarray, y: np.ndarray, runs: int) -> dict[str, list[float]]:
-    """R² on California housing, its columns brought to the unit ball by rounded public ranges."""
-    low, high = np.floor(X.min(axis=0)), np.ceil(X.max(axis=0))
-    X = (2 * (X - low) / (high - low) - 1) / X.shape[1] ** 0.5
+RANGES = {
+    "longitude": (-125, -114), "latitude": (32, 42), "housing_median_age": (0, 60), "total_rooms": (0, 40_000),
+    "total_bedrooms": (0, 7_000), "population": (0, 36_000), "households": (0, 7_000), "median_income": (0, 16),
+}  # fmt: skip
+OCEAN = ["<1H OCEAN", "INLAND", "ISLAND", "NEAR BAY", "NEAR OCEAN"]
+
+
+def regression(load: Any, runs: int) -> dict[str, list[float]]:
+    """R² on California housing, its columns brought to the unit ball by public ranges, missing values set to 0."""
+    X, y = load.california()
+    scaler = BoundedScaler(bounds=RANGES, categories={"ocean_proximity": OCEAN})
+    X, y = scaler.fit_transform(X.fillna(0.0)), np.asarray(y, np.float64)
     found: dict[str, list[float]] = {}
     for method in ("objective", "output", "sufficient-statistics"):
         name = f"California, epsilon 1.0, delta 1/n², R², {method}"
         found[name] = []
         for train, test in splits(len(y), runs):
-            bound = (float(np.floor(y.min())), float(np.ceil(y.max())))
-            options = {"delta": len(train) ** -2.0, "data_norm": 1.0, "target_bound": bound}
+            options = {"delta": len(train) ** -2.0, "data_norm": 1.0, "target_bound": (0.0, 500_001.0)}
             model = LinearRegression(epsilon=1.0, method=method, **options)
             found[name].append(model.fit(X[train], y[train]).score(X[test], y[test]))
     return found

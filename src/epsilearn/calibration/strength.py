@@ -2,8 +2,8 @@
 
 Every choice is private at the same price; the rule only decides how well the model does. It balances two errors. Noise
 costs less the stronger the regularisation, and a good predictor w0 loses strength ||w0||**2 / 2. How long w0 is cannot
-be known without looking, so a typical length stands in: one that gives scores of size `REACH` on a row at the bound.
-`docs/theory/strength.md` has the derivation, and the experiments on generated data behind the one constant.
+be known without looking, so a typical length stands in: one that gives a typical score on a row at the bound.
+`docs/theory/strength.md` has the derivation, and the experiments on generated data behind its constants.
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ from epsilearn.calibration.additive import gaussian_scale, laplace_scale
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
 
-__all__ = ["REACH", "automatic_strength"]
+__all__ = ["automatic_strength", "typical_score"]
 
-# The size of a typical score on a row at the bound, by method. Noise on the result hurts in the directions in which
-# the data say little, so there it pays to keep the weights shorter.
-REACH = {"objective": 12.0, "output": 5.0}
+
+def typical_score(method: str, classes: int = 2, target_bound: float | None = None) -> float:
+    """The size of a score to expect on a row at the bound: the rule's only constants.
+
+    Noise on the result hurts in the directions in which the data say little, so there it pays to keep weights shorter.
+
+    Examples
+    --------
+    >>> typical_score("objective"), typical_score("objective", classes=10), typical_score("output")
+    (12.0, 18.0, 5.0)
+    """
+    if target_bound is not None:
+        return {"objective": 2.0, "output": 0.75}[method] * target_bound
+    return {"objective": 12.0, "output": 5.0}[method] * (1.5 if classes > 2 else 1.0)
 
 
 def automatic_strength(
@@ -30,7 +41,7 @@ def automatic_strength(
     epsilon: float,
     delta: float,
     method: str,
-    reach: float | None = None,
+    score: float,
 ) -> float:
     """The regularisation for a loss and a budget.
 
@@ -41,16 +52,16 @@ def automatic_strength(
 
     Parameters
     ----------
-    reach : float, optional
-        The size of a typical score on a row at the bound, instead of `REACH`.
+    score : float
+        The size of a score to expect on a row at the bound: see `typical_score`.
 
     Examples
     --------
     >>> from epsilearn.losses import Logistic
-    >>> round(automatic_strength(Logistic(), 30_000, 100, 1.0, 1.0, 1e-9, "objective"), 5)
+    >>> round(automatic_strength(Logistic(), 30_000, 100, 1.0, 1.0, 1e-9, "objective", 12.0), 5)
     0.00031
     """
-    typical = (reach or REACH[method]) * math.sqrt(loss.rank) / row_norm
+    typical = score * math.sqrt(loss.rank) / row_norm
     weights = columns * loss.rank
 
     def by_objective(strength: float) -> float:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from epsilearn import erm
 from epsilearn.calibration.groups import per_record
-from epsilearn.calibration.strength import automatic_strength
+from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
@@ -114,9 +114,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             return check_positive("alpha", self.alpha)
         if self.alpha != "auto":
             raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        if self.method not in ("objective", "output"):
+            raise InvalidInput(f"method must be 'objective' or 'output', got {self.method!r}")
         check_integer("rows_per_person", self.rows_per_person)
         budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
-        return automatic_strength(loss, table.rows, table.columns, table.norm, *budget, self.method)
+        bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
+        score = typical_score(self.method, loss.outputs + 1, bound)
+        return automatic_strength(loss, table.rows, table.columns, table.norm, *budget, self.method, score)
 
     def _keep(self, weights: Array) -> None:
         """Store weights of shape (outputs, columns) as coefficients and intercepts."""
