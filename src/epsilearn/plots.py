@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from epsilearn.explanation import Explanation
 
-__all__ = ["BLUE", "GREY", "ORANGE", "explanation_figure", "new_figure"]
+__all__ = ["BLUE", "GREY", "ORANGE", "explanation_figure", "house_style", "new_figure"]
 
 # Okabe and Ito's palette.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
@@ -35,24 +37,30 @@ _STYLE: Any = {
 }
 
 
-def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure in the house style, drawn without any display."""
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Everything drawn inside looks alike."""
     from matplotlib import rc_context
+
+    with rc_context(_STYLE):
+        yield
+
+
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure in the house style, drawn without any display; its panels row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with rc_context(_STYLE):
+    with house_style():
         figure = Figure(figsize=(width, height), dpi=160)
         FigureCanvasAgg(figure)
-        axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+        axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     return figure, axes
 
 
 def explanation_figure(meaning: Explanation) -> Figure:
     """The guessing game on the left, the best test on the right."""
-    from matplotlib import rc_context
-
-    with rc_context(_STYLE):
+    with house_style():
         figure, (game, test) = new_figure(8.2, 3.4, columns=2)
         _draw_game(game, meaning)
         _draw_test(test, meaning)

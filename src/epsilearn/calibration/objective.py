@@ -125,7 +125,8 @@ def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float,
 
     Theorem. With k = 2 L R / scale, r the rank of a record's curvature (1 for a loss of one score), c = r log(1 + beta
     R**2 / (n strength)), z = epsilon - c - k**2 / 2 > 0 and G(a) = Phi(-z/a) - e**(z + a**2/2) Phi(-z/a - a):
-    delta <= r**2 G(k) + 2 r G(k/2). Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss
+    delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have either sign (regression, custom losses):
+    delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t. Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss
     given the noise's length in the span of the records' gradients, which is chi distributed with 2 r degrees of
     freedom. The smaller of the two.
     """
@@ -145,6 +146,11 @@ def _by_maximum(loss: LossBounds, rows: int, row_norm: float, strength: float, s
         first, second = log_ndtr(-z / a), z + a**2 / 2 + log_ndtr(-z / a - a)
         return float(np.exp(first) * -np.expm1(min(0.0, second - first)))
 
+    if loss.two_sided:
+        # Over angles from 0 to 45 degrees, each cell bounded by its larger deviations.
+        angles = np.linspace(0, math.pi / 4, 65)
+        cells = zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True)
+        return min(1.0, max(2 * part(k * float(c)) + 2 * part(k * float(s)) for c, s in cells) * _SLACK)
     return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2)) * _SLACK)
 
 

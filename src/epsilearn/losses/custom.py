@@ -76,6 +76,11 @@ class Custom(Loss):
         return self.binary
 
     @property
+    def two_sided(self) -> bool:
+        # Even a loss of a margin may rise on both sides of its minimum, and nobody declared that it does not.
+        return True
+
+    @property
     def lipschitz(self) -> float:
         return self.declared_lipschitz
 

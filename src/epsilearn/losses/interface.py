@@ -28,6 +28,11 @@ class Loss:
     exact: ClassVar[bool] = True
 
     @property
+    def two_sided(self) -> bool:
+        """Whether a record's slope can have either sign, depending on the weights."""
+        return not self.classifies
+
+    @property
     def outputs(self) -> int:
         """How many scores a record has."""
         return 1

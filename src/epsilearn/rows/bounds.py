@@ -12,7 +12,7 @@ from scipy import sparse
 
 from epsilearn.checks import check_positive
 
-__all__ = ["Bounds"]
+__all__ = ["Bounds", "row_norms"]
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,23 @@ class Bounds:
 
     def shorten(self, X: Any) -> NDArray[np.float64]:
         """What to multiply each row of a public table by, so that a model sees it as it would have in training."""
-        squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        return self.factors(np.sqrt(np.asarray(squares, np.float64).ravel()), X.shape[1])
+        return self.factors(row_norms(X), X.shape[1])
+
+
+def row_norms(X: Any) -> NDArray[np.float64]:
+    """The norm of each row of an array or a sparse matrix in compressed form, also where squares leave the doubles."""
+    with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            squares = np.append(np.square(X.data, dtype=np.float64), 0.0)
+            norms = np.sqrt(np.add.reduceat(squares, X.indptr[:-1]))
+            norms[np.diff(X.indptr) == 0] = 0.0
+        else:
+            norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    for odd in np.flatnonzero((norms > 1e150) | (norms < 1e-140)):
+        norms[odd] = _careful_norm(X.data[X.indptr[odd] : X.indptr[odd + 1]] if sparse.issparse(X) else X[odd])
+    return np.asarray(norms, np.float64)
+
+
+def _careful_norm(values: NDArray[Any]) -> float:
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.linalg.norm(values.astype(np.float64) / largest)) if largest else 0.0

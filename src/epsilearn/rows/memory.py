@@ -25,7 +25,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.losses import Loss, Squared
 from epsilearn.losses.interface import UNIT
 from epsilearn.rows import passes
-from epsilearn.rows.bounds import Bounds
+from epsilearn.rows.bounds import Bounds, row_norms
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
 
 __all__ = ["DenseRows", "SparseRows", "as_rows"]
@@ -200,10 +200,7 @@ class DenseRows(_MemoryRows):
     def __init__(self, X: Any, target: Array, bounds: Bounds) -> None:
         self._X = _as_matrix(X)
         columns = self._X.shape[1]
-        norms = np.sqrt(np.einsum("ij,ij->i", self._X, self._X, dtype=np.float64))
-        for odd in np.flatnonzero(_out_of_range(norms)):
-            norms[odd] = _careful_norm(self._X[odd])
-        super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
+        super().__init__(self._X.shape, target, bounds, bounds.factors(row_norms(self._X), columns), columns)
 
     def part(self, indices: NDArray[np.int64]) -> DenseRows:
         """Some of the records, by position."""
@@ -265,13 +262,7 @@ class SparseRows(_MemoryRows):
             matrix = matrix.astype(np.float64)
         self._X = matrix
         longest = int(np.diff(matrix.indptr).max())
-        with np.errstate(over="ignore"):
-            squares = np.append(np.square(matrix.data, dtype=np.float64), 0.0)
-            norms = np.sqrt(np.add.reduceat(squares, matrix.indptr[:-1]))
-        norms[np.diff(matrix.indptr) == 0] = 0.0
-        for odd in np.flatnonzero(_out_of_range(norms)):
-            norms[odd] = _careful_norm(matrix.data[matrix.indptr[odd] : matrix.indptr[odd + 1]])
-        super().__init__(matrix.shape, target, bounds, bounds.factors(norms, longest), longest)
+        super().__init__(matrix.shape, target, bounds, bounds.factors(row_norms(matrix), longest), longest)
 
     @property
     def dense(self) -> bool:
@@ -338,16 +329,6 @@ def _check_numbers(dtype: np.dtype[Any], values: NDArray[Any]) -> None:
         raise InvalidInput(f"features must be numbers, got {dtype}")
     if dtype.kind == "f" and not np.isfinite(values).all():
         raise InvalidInput("features have NaN or infinite values; drop or fill them by a rule fixed beforehand")
-
-
-def _out_of_range(norms: Array) -> NDArray[np.bool_]:
-    """Norms whose squares may have left the range of doubles."""
-    return (norms > 1e150) | (norms < 1e-140)
-
-
-def _careful_norm(values: NDArray[Any]) -> float:
-    largest = float(np.abs(values).max(initial=0.0))
-    return largest * float(np.linalg.norm(values.astype(np.float64) / largest)) if largest else 0.0
 
 
 @cache
