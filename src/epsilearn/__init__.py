@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epsilearn import statistics as statistics
+    from epsilearn.calibration.learning import excess_risk_bound as excess_risk_bound
+    from epsilearn.calibration.learning import rows_needed as rows_needed
     from epsilearn.composition import compose as compose
     from epsilearn.composition import parallel as parallel
     from epsilearn.evaluation import private_score as private_score
@@ -41,6 +43,7 @@ _HOMES = {
     "LogisticRegression": "linear",
     "PrivateSelection": "selection",
     "compose": "composition",
+    "excess_risk_bound": "calibration.learning",
     "explain": "explanation",
     "exponential": "mechanisms",
     "gaussian": "mechanisms",
@@ -48,6 +51,7 @@ _HOMES = {
     "laplace": "mechanisms",
     "parallel": "composition",
     "private_score": "evaluation",
+    "rows_needed": "calibration.learning",
 }
 
 __all__ = [*_HOMES, "statistics"]  # noqa: PLE0604

@@ -125,10 +125,11 @@ def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float,
 
     Theorem. With k = 2 L R / scale, r the rank of a record's curvature (1 for a loss of one score), c = r log(1 + beta
     R**2 / (n strength)), z = epsilon - c - k**2 / 2 > 0 and G(a) = Phi(-z/a) - e**(z + a**2/2) Phi(-z/a - a):
-    delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have either sign (regression, custom losses):
-    delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t. Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss
-    given the noise's length in the span of the records' gradients, which is chi distributed with 2 r degrees of
-    freedom. The smaller of the two.
+    delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have either sign (regression, custom losses) instead:
+    delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t.
+
+    Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss given the noise's length in the
+    span of the records' gradients, which is chi distributed with 2 r degrees of freedom. The smaller of the two.
     """
     return min(
         _by_maximum(loss, rows, row_norm, strength, scale, epsilon),
