@@ -302,12 +302,13 @@ def _report(released: Any, title: str, bins: list[str], ledger: Any, as_json: bo
     rows.append(("promise", str(released.guarantee)))
     rows.append(("theorem", released.guarantee.theorem))
     if ledger is not None:
-        stamp, balance = released.guarantee.ledger, ledger.balance()
-        rows.append(
-            ("ledger", f"{balance.dataset}, entry {stamp.entry}; remaining epsilon {balance.remaining_epsilon:g}")
-        )
-        rows.append(("head", stamp.head))
+        stamp = released.guarantee.ledger
+        rows += [("ledger", f"{stamp.dataset}, entry {stamp.entry}"), ("head", stamp.head)]
+    # What was paid for is shown first; a ledger that cannot be read now must not swallow it.
     _show(rows)
+    if ledger is not None:
+        label = "remaining".ljust(max(len(name) for name, _ in rows))
+        _show([(label, f"epsilon {ledger.balance().remaining_epsilon:g}")])
 
 
 def _number(value: float) -> str:

@@ -58,11 +58,15 @@ def as_labels(column: Any, categories: list[Any], name: str = "the column") -> N
         raise InvalidInput("categories must be a list of different values, at least one")
     positions = {category: i for i, category in enumerate(categories)}
     try:
-        return np.array([positions[value] for value in _as_array(column, name).tolist()], np.int64)
-    except (KeyError, TypeError):
+        found = np.array([positions.get(value, -1) for value in _as_array(column, name).tolist()], np.int64)
+    except TypeError:  # a value that cannot be looked up
+        found = np.array([-1])
+    # Raised out here: even a suppressed KeyError would carry the private value along.
+    if found.min() < 0:
         raise InvalidInput(
             f"{name} has a value that is missing or not among the declared categories; declare every category"
-        ) from None
+        )
+    return found
 
 
 def _as_array(column: Any, name: str) -> NDArray[Any]:
