@@ -6,16 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import chi, norm
 
+from epsilearn.calibration.additive import gaussian_delta, gaussian_scale
 from epsilearn.calibration.objective import (
     _by_length,
     _by_maximum,
+    _concave_maximum,
     gaussian_loss,
     gaussian_perturbation,
     pure_loss,
     pure_perturbation,
 )
-from epsilearn.losses import Huber, HuberisedHinge, Logistic
+from epsilearn.losses import Huber, HuberisedHinge, Logistic, Softmax
 
 # Records (x, y) that replace each other, and how many others of each kind stand beside them.
 PAIRS = [((1.0, 1.0), (1.0, -1.0)), ((1.0, 1.0), (0.0, 1.0)), ((0.6, 1.0), (1.0, -1.0))]
@@ -165,7 +169,321 @@ def test_gaussian_bounds_by_simulation():
 
 
 def test_objective_perturbation_costs_what_the_gaussian_mechanism_costs():
-    from epsilearn.calibration.additive import gaussian_scale
-
     found = gaussian_perturbation(Logistic(), 10**6, 1.0, 1e-3, 1.0, 1e-6).scale
     assert gaussian_scale(2.0, 1.0, 1e-6) <= found <= 1.001 * gaussian_scale(2.0, 1.0, 1e-6)
+
+
+# ---------------------------------------------------------------- the maximum of a concave function
+
+CONCAVE = {
+    "parabola": lambda c: lambda x: -((x - c) ** 2),
+    "sharp corner": lambda c: lambda x: np.minimum(3 * (x - c), -5 * (x - c)),
+    "blunt corner": lambda c: lambda x: np.minimum(1e-3 * (x - c), -1e-6 * (x - c)),
+    "logarithm": lambda c: lambda x: np.log1p(1e6 * x * (2 - x)) + (c - 1.5) * x,
+    "rising": lambda c: lambda x: x * (2 - x) + c,
+    "falling": lambda c: lambda x: -x - c,
+    "level": lambda c: lambda x: np.full_like(x, c),
+    "a needle's width from the end": lambda c: lambda x: np.minimum(1e6 * x, 1 - c * x),
+}
+
+
+@pytest.mark.parametrize("kind", CONCAVE)
+def test_a_concave_maximum_is_never_below_brute_force(kind):
+    generator = np.random.default_rng(0)
+    for high in (1.0, math.sqrt(2), 0.01):
+        for c in generator.uniform(0, 1, 12):
+            function = CONCAVE[kind](c)
+            coarse = np.linspace(0, high, 20_001)
+            around = coarse[np.argmax(function(coarse))]
+            fine = np.clip(np.append(around + np.linspace(-1, 1, 20_001) * high / 20_000, [0.0, high, c]), 0, high)
+            brute = max(function(coarse).max(), function(fine).max())
+            found = _concave_maximum(function, 0.0, high)
+            assert brute <= found <= brute + 1e-6 * (np.ptp(function(coarse)) + 1e-3)
+
+
+# ---------------------------------------------------------------- softmax: three classes, one column, two weights
+
+SOFTMAX = Softmax(3)
+
+
+def softmax_densities(records, n_strength: float, grid: np.ndarray, log_noise) -> np.ndarray:
+    """log density of the minimiser at each point of a plane of weights. Records are (x, label, how many)."""
+    gradient, hessian = n_strength * grid, np.zeros((len(grid), 2, 2)) + n_strength * np.eye(2)
+    for x, y, count in records:
+        shares = SOFTMAX._shares(grid.T * x)[0]
+        excess = shares.copy()
+        excess[y] -= 1
+        gradient = gradient + count * x * (SOFTMAX.basis.T @ excess).T
+        lengths = np.einsum("in,ij,ik->njk", shares, SOFTMAX.basis, SOFTMAX.basis)
+        means = shares.T @ SOFTMAX.basis
+        hessian = hessian + count * x * x * (lengths - means[:, :, None] * means[:, None])
+    determinant = hessian[:, 0, 0] * hessian[:, 1, 1] - hessian[:, 0, 1] ** 2
+    return log_noise(np.linalg.norm(gradient, axis=1)) + np.log(determinant)
+
+
+def plane(reach: float, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """A grid of the plane, dense near the origin where softmax bends, and the area each point stands for."""
+    # Equally spaced in t, w = sinh: a smooth change of variables keeps the trapezoid rule accurate.
+    t = np.linspace(-math.asinh(reach), math.asinh(reach), points)
+    axis, weight = np.sinh(t), np.cosh(t) * (t[1] - t[0])
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    return grid, np.outer(weight, weight).ravel()
+
+
+def closer(grid: np.ndarray, logs: list[np.ndarray], points: int) -> tuple[np.ndarray, np.ndarray]:
+    """An even grid of where the densities are, and the area each of its points stands for."""
+    dense = grid[np.maximum(*logs) > max(log.max() for log in logs) - 60]
+    low, high = dense.min(axis=0), dense.max(axis=0)
+    margin = 0.1 * (high - low) + 0.2 * (1 + np.abs(dense).max())
+    axes = [np.linspace(a - m, b + m, points) for a, b, m in zip(low, high, margin, strict=True)]
+    area = (axes[0][1] - axes[0][0]) * (axes[1][1] - axes[1][0])
+    return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2), np.full(points**2, area)
+
+
+def softmax_neighbours(n: int):
+    """Tables that differ in one record."""
+    for first, second in [((1.0, 0), (-1.0, 0)), ((1.0, 0), (1.0, 1)), ((1.0, 2), (0.0, 0)), ((0.7, 1), (-1.0, 2))]:
+        for other in ((0.0, 0), (1.0, 1)):
+            yield [(*first, 1), (*other, n - 1)], [(*second, 1), (*other, n - 1)]
+    # The others hold the weights where x = 1 looks like class 1 and x = -1 like class 2: a record of class 0 is as
+    # wrong as can be on either side. Its gradients differ by sqrt(6), the most there is in one column.
+    others = [(1.0, 1, n // 2), (-1.0, 2, n // 2)]
+    yield [(1.0, 0, 1), *others], [(-1.0, 0, 1), *others]
+
+
+def softmax_pairs(n: int, n_strength: float, reach: float, log_noise, points: int = 181):
+    """The log densities of neighbours, and areas; first on a grid of everything, then ever closer to where they are."""
+    for tables in softmax_neighbours(n):
+        grid, area = plane(reach, points)
+        for _ in range(3):
+            logs = [softmax_densities(table, n_strength, grid, log_noise) for table in tables]
+            yield (*logs, area)
+            if n == 1:
+                break
+            grid, area = closer(grid, logs, points)
+
+
+def exact_softmax_pure_loss(n: int, n_strength: float, rate: float) -> float:
+    pairs = softmax_pairs(n, n_strength, (2 * n + 30 / rate) / n_strength, lambda size: -rate * size)
+    return max(float(np.abs(p - q).max()) for p, q, _ in pairs)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_strength", "epsilon"),
+    [(1, 1e-6, 0.1), (1, 1e-6, 8.0), (1, 5.0, 1.0), (4, 0.8, 0.5), (1000, 1e-3, 1.0), (10**5, 50.0, 1.0)],
+)
+def test_the_pure_softmax_bound_by_quadrature(n, n_strength, epsilon):
+    found = pure_perturbation(SOFTMAX, n, 1.0, n_strength / n, epsilon)
+    exact = exact_softmax_pure_loss(n, n * found.strength, 1 / found.scale)
+    assert exact <= epsilon * (1 + 1e-9)
+    # By hand: two steepest gradients of sqrt(2), and a determinant of two directions that share a trace of 2/3.
+    by_hand = 2 * math.sqrt(2) / found.scale + 2 * math.log1p(1 / (3 * n * found.strength))
+    assert by_hand == pytest.approx(epsilon, rel=1e-6)
+    assert by_hand <= pure_loss(SOFTMAX, n, 1.0, found.strength, 1 / found.scale) * (1 + 1e-12)
+
+
+def test_noise_for_slopes_of_one_would_break_the_pure_softmax_bound():
+    found = pure_perturbation(SOFTMAX, 10**5, 1.0, 50 / 10**5, 1.0)
+    assert exact_softmax_pure_loss(10**5, 50.0, 1 / found.scale) > 0.97 * math.sqrt(6 / 8)
+    assert exact_softmax_pure_loss(10**5, 50.0, math.sqrt(2) / found.scale) > 1.15
+
+
+def test_the_pure_softmax_bound_is_attained_in_two_columns():
+    """Rows almost opposite, weights that tell them apart, and a crowd that turns b the worst way: all but epsilon."""
+    epsilon, n_strength, angle, crowd = 1.0, 1000.0, 0.2, 1e9
+    found = pure_perturbation(SOFTMAX, 10**9, 1.0, n_strength / 1e9, epsilon)
+    u, v = np.array([1.0, 0.0]), np.array([-math.cos(angle), math.sin(angle)])
+    logits = np.outer([0.0, 15.0, 0.0], [1.0, (1 + math.cos(angle)) / math.sin(angle)])
+    weights = SOFTMAX.basis.T @ logits
+
+    def log_density(records) -> float:
+        gradient, hessian = n_strength * weights, n_strength * np.eye(4)
+        for x, y, count in records:
+            shares = SOFTMAX._shares((weights @ x)[:, None])[0][:, 0]
+            bend = SOFTMAX.basis.T @ (np.diag(shares) - np.outer(shares, shares)) @ SOFTMAX.basis
+            gradient = gradient + count * np.outer(SOFTMAX.basis.T @ (shares - np.eye(3)[y]), x)
+            hessian = hessian + count * np.kron(bend, np.outer(x, x))
+        return -np.linalg.norm(gradient) / found.scale + np.linalg.slogdet(hessian)[1]
+
+    others = (u, 0, crowd)
+    loss = log_density([(v, 0, 1), others]) - log_density([(u, 0, 1), others])
+    assert 0.96 * epsilon < loss <= epsilon
+
+
+def test_tiny_strengths_are_raised_to_the_least_that_is_private():
+    for epsilon in (0.1, 1.0):
+        found = pure_perturbation(Softmax(5), 1, 1.0, 1e-9, epsilon)
+        assert found.scale == pytest.approx(4 * math.sqrt(2) / epsilon, rel=1e-6)
+        assert 4 * math.log1p(1 / (5 * found.strength)) == pytest.approx(epsilon / 2, rel=1e-6)
+        found = gaussian_perturbation(Softmax(5), 1, 1.0, 1e-9, epsilon, 1e-5)
+        assert 4 * math.log1p(1 / (5 * found.strength)) == pytest.approx(epsilon / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [3, 6])
+def test_pure_softmax_loss_by_another_route(classes):
+    """Brute force over the probabilities themselves: slope and determinant of the same point, never more."""
+    generator, loss = np.random.default_rng(1), Softmax(classes)
+    shares = generator.dirichlet(np.full(classes, 0.3), 4000)
+    shares[0], shares[1] = 1 / classes, np.eye(classes)[1]
+    slopes = np.linalg.norm(shares - np.eye(classes)[0], axis=1)
+    matrices = np.einsum("ni,ij->nij", shares, np.eye(classes)) - shares[:, :, None] * shares[:, None]
+    bends = np.linalg.eigvalsh(loss.basis.T @ matrices @ loss.basis).clip(0)
+    for weight, rate in [(0.001, 0.5), (1.0, 0.1), (50.0, 0.01)]:
+        brute = np.max(rate * (slopes + math.sqrt(2)) + np.log1p(weight * bends).sum(axis=1))
+        bound = pure_loss(loss, 1, 1.0, 1 / weight, rate)
+        assert brute <= bound
+        assert brute >= 0.7 * bound
+
+
+@pytest.mark.parametrize("loss", [Softmax(3), Softmax(10)], ids=repr)
+def test_five_percent_less_noise_breaks_both_softmax_bounds(loss):
+    for n, strength, epsilon in [(1, 1e-6, 0.5), (100, 0.1, 1.0), (10_000, 0.01, 0.3)]:
+        pure = pure_perturbation(loss, n, 1.3, strength, epsilon)
+        weight = 1.3**2 / (loss.classes * n * pure.strength)
+        determinant = (loss.classes - 1) * math.log1p(weight)
+        assert 2 * math.sqrt(2) * 1.3 / pure.scale + determinant <= epsilon
+        assert 2 * math.sqrt(2) * 1.3 / (0.95 * pure.scale) + determinant > epsilon * 1.01
+        found = gaussian_perturbation(loss, n, 1.3, strength, epsilon, 1e-6)
+        determinant = (loss.classes - 1) * math.log1p(1.3**2 / (loss.classes * n * found.strength))
+        assert delta_by_integration(loss.classes, determinant, 1.3, found.scale, epsilon) <= 1e-6 * (1 + 1e-6)
+        assert delta_by_integration(loss.classes, determinant, 1.3, 0.95 * found.scale, epsilon) > 1.3e-6
+
+
+def delta_by_integration(classes: int, determinant: float, row_norm: float, scale: float, epsilon: float) -> float:
+    """The smaller of the two bounds, each as an integral: over normals for pairs of classes, over a chi length."""
+    k, others = 2 * math.sqrt(2) * row_norm / scale, classes - 1
+    room = epsilon - determinant - k**2 / 2
+
+    def mean_excess(density, per_unit: float, top: float) -> float:
+        start = room / per_unit
+        return quad(lambda t: -math.expm1(room - per_unit * t) * density(t), max(start, 0), top, epsabs=0, limit=500)[0]
+
+    pairs = others**2 * mean_excess(norm.pdf, k, room / k + 12) + 2 * others * mean_excess(
+        norm.pdf, k / 2, 2 * room / k + 12
+    )
+    length = mean_excess(lambda t: chi.pdf(t, 2 * others), k, room / k + 12)
+    return min(pairs, length)
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_the_gaussian_softmax_bounds_by_simulation(classes):
+    """b itself, sampled: its products with the corners of both records' gradients, and its length in their span."""
+    generator, loss, n, strength, scale, epsilon = np.random.default_rng(2), Softmax(classes), 100, 0.1, 6.0, 1.0
+    determinant = (classes - 1) * math.log1p(1 / (classes * n * strength))
+    k = 2 * math.sqrt(2) / scale
+    for angle in (0.0, 0.5, math.pi / 2, 2.5, math.pi):
+        u, v = np.array([1.0, 0.0]), np.array([math.cos(angle), math.sin(angle)])
+        noise = scale * generator.normal(size=(400_000, classes, 2))
+        gains = np.zeros(len(noise))
+        for row, sign, label in ((u, -1, 0), (v, 1, 1)):
+            scores = sign * noise @ row
+            gains += (scores - scores[:, [label]]).max(axis=1)  # the label itself: 0
+        loss_of = determinant + k**2 / 2 + gains / scale**2
+        sampled = np.maximum(0, -np.expm1(epsilon - loss_of)).mean()
+        assert sampled <= _by_maximum(loss, n, 1.0, strength, scale, epsilon) * 1.02
+        # The plane spanned by both, for each direction of the classes: 2 (K - 1) normals.
+        flat = np.einsum("nkd,kj->njd", noise, loss.basis).reshape(len(noise), -1)
+        length = np.linalg.norm(flat, axis=1) / scale
+        sampled = np.maximum(0, -np.expm1(epsilon - determinant - k * length - k**2 / 2)).mean()
+        assert _by_length(loss, n, 1.0, strength, scale, epsilon) == pytest.approx(sampled, rel=0.03)
+
+
+def exact_softmax_delta(n: int, n_strength: float, scale: float, epsilon: float) -> float:
+    worst, whole = 0.0, 0
+    reach = (2 * n + 9 * scale) / n_strength
+    for *logs, area in softmax_pairs(n, n_strength, reach, lambda b: -(b**2) / (2 * scale**2)):
+        p, q = (np.exp(log) / (2 * math.pi * scale**2) for log in logs)
+        if abs(p @ area - 1) < 3e-3 and abs(q @ area - 1) < 3e-3:
+            whole += 1
+            worst = max(worst, *(float(np.maximum(0, a - math.exp(epsilon) * b) @ area) for a, b in ((p, q), (q, p))))
+    assert whole >= 9  # each pair has a grid on which its densities are densities
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("n", "n_strength", "epsilon", "delta"),
+    [(1, 1e-6, 0.3, 0.01), (1, 1e-6, 6.0, 1e-3), (1, 5.0, 1.0, 1e-4), (10**5, 50.0, 1.0, 1e-3)],
+)
+def test_the_gaussian_softmax_bounds_by_quadrature(n, n_strength, epsilon, delta):
+    found = gaussian_perturbation(SOFTMAX, n, 1.0, n_strength / n, epsilon, delta)
+    exact = exact_softmax_delta(n, n * found.strength, found.scale, epsilon)
+    for bound in (_by_maximum, _by_length):
+        assert exact <= bound(SOFTMAX, n, 1.0, found.strength, found.scale, epsilon)
+    assert exact <= delta
+
+
+def test_noise_for_slopes_of_one_would_break_the_gaussian_softmax_bound():
+    found = gaussian_perturbation(SOFTMAX, 10**5, 1.0, 50 / 10**5, 1.0, 1e-3)
+    assert exact_softmax_delta(10**5, 50.0, found.scale / math.sqrt(2), 1.0) > 1.5e-3
+    # A crowd that holds the weights makes it a plain Gaussian mechanism of sensitivity sqrt(6).
+    expected = float(gaussian_delta(math.sqrt(6) / found.scale, 1.0).mid())
+    assert exact_softmax_delta(10**5, 50.0, found.scale, 1.0) == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("classes", [3, 10])
+def test_softmax_needs_no_less_than_the_gaussian_mechanism(classes):
+    """In two columns or more that crowd makes it a Gaussian mechanism of sensitivity 2 sqrt(2) R; no bound is less."""
+    found = gaussian_perturbation(Softmax(classes), 10**6, 1.5, 1e-2, 1.0, 1e-6).scale
+    least = gaussian_scale(2 * math.sqrt(2) * 1.5, 1.0, 1e-6)
+    assert least * (1 - 1e-9) <= found <= 1.35 * least
+
+
+def test_the_steepest_pair_of_softmax_gradients_is_attained_in_two_columns():
+    """2 sqrt(2) R is no exaggeration: rows almost opposite, and weights that tell them apart."""
+    loss, angle = Softmax(3), 0.02
+    u, v = np.array([1.0, 0.0]), np.array([-math.cos(angle), math.sin(angle)])
+    logits = np.outer([0.0, 40.0, 0.0], [1.0, (1 + math.cos(angle)) / math.sin(angle)])
+    weights = loss.basis.T @ logits
+    gradients = [loss.slope((weights @ row)[:, None], np.zeros(1))[:, 0] for row in (u, v)]
+    change = np.linalg.norm(np.outer(gradients[0], u) - np.outer(gradients[1], v))
+    assert 0.999 * 2 * math.sqrt(2) < change <= 2 * loss.lipschitz
+
+
+# ---------------------------------------------------------------- slopes of either sign
+
+
+def huber_delta_in_the_plane(angle, targets, pinned, n_strength, scale, epsilon, points=201) -> float:
+    """Two records of a Huber loss at an angle; with ``pinned`` many more hold the weights on the axis between them."""
+    grid, area = plane(3 / n_strength + 9 * scale / n_strength, points)
+    rows = [np.array([math.cos(angle), s * math.sin(angle)]) for s in (1.0, -1.0)]
+    base, bend = n_strength * grid, np.zeros((len(grid), 2, 2)) + n_strength * np.eye(2)
+    if pinned:
+        base = base + 30 * np.clip(grid, -1, 1) * [1.0, 0.0]
+        bend = bend + 30 * (np.abs(grid[:, 0]) <= 1)[:, None, None] * np.diag([1.0, 0.0])
+    densities = []
+    for row, target in zip(rows, targets, strict=True):
+        residual = grid @ row - target
+        gradient = base + np.clip(residual, -1, 1)[:, None] * row
+        hessian = bend + (np.abs(residual) <= 1)[:, None, None] * np.outer(row, row)
+        log = -(gradient**2).sum(axis=1) / (2 * scale**2) + np.log(np.linalg.det(hessian))
+        densities.append(np.exp(log) / (2 * math.pi * scale**2))
+    p, q = densities
+    return max(float(np.maximum(0, a - math.exp(epsilon) * b) @ area) for a, b in ((p, q), (q, p)))
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_huber_records_at_an_angle_by_quadrature(pinned):
+    loss = Huber(1.0, 3.0)
+    for epsilon, n_strength, share in [(0.2, 20.0, 0.5), (1.0, 4.0, 0.4), (3.0, 20.0, 0.7), (3.0, 0.5, 0.7)]:
+        scale = 2 / (share * math.sqrt(2 * (epsilon - math.log1p(1 / n_strength))))
+        bound = gaussian_loss(loss, 1, 1.0, n_strength, scale, epsilon)
+        for angle in (0.15, 0.5, 0.8, 1.2):
+            for targets in ((0.0, 0.0), (-3.0, 3.0), (0.0, 3.0)):
+                assert huber_delta_in_the_plane(angle, targets, pinned, n_strength, scale, epsilon) <= bound
+
+
+@pytest.mark.parametrize("loss", [Huber(1.0, 1.0)], ids=repr)
+def test_the_proof_covers_slopes_of_either_sign(loss):
+    """<b, l'_u u - l'_v v> is at most L (|<b, u>| + |<b, v>|): four normals, and not the three that were counted."""
+    n_strength, epsilon, scale = 1000.0, 1.0, 8.0
+    k, determinant = 2 / scale, math.log1p(1 / n_strength)
+    room = epsilon - determinant - k**2 / 2
+    worst = 0.0
+    for angle in np.linspace(0, math.pi / 4, 10):
+        one, other = (math.sqrt(2) * k * f(angle + math.pi / 4) / math.sqrt(2) for f in (math.sin, math.cos))
+        # The larger of two independent |normals|, of deviations `one` and `other`.
+        grid = np.linspace(0, 14, 20_001)[1:]
+        beyond = 1 - (1 - 2 * norm.sf(grid)) * (1 - 2 * norm.sf(grid * one / max(other, 1e-12)))
+        value = np.maximum(0, -np.expm1(room - one * grid))
+        worst = max(worst, float(np.sum(np.diff(value, prepend=0.0) * beyond)))
+    assert worst <= _by_maximum(loss, 1, 1.0, n_strength, scale, epsilon)

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from scipy import sparse
 
+from epsilearn.balls import ball, precision
 from epsilearn.errors import InvalidInput
-from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Squared
+from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.rows import Bounds, DenseRows, SparseRows, as_rows
 
 LAYOUTS = {
@@ -54,13 +55,13 @@ def test_sums_against_plain_numpy(layout, loss, intercept):
     rows = as_rows(LAYOUTS[layout](X), y, bounds)
     Z = clipped(X, bounds)
     coef = coef[: rows.d]
-    sums = rows.sums(loss, coef, hessian=rows.dense)
+    sums = rows.sums(loss, coef)
     scores = Z @ coef
     assert sums.value == pytest.approx(loss.value(scores, y).mean(), rel=1e-10)
     np.testing.assert_allclose(sums.gradient, Z.T @ loss.slope(scores, y) / len(y), atol=1e-11)
     hessian = (Z * loss.curvature(scores, y)[:, None]).T @ Z / len(y)
     if rows.dense:
-        np.testing.assert_allclose(sums.hessian, hessian, atol=1e-10)
+        np.testing.assert_allclose(rows.hessian(), hessian, atol=1e-10)
     np.testing.assert_allclose(rows.product(coef), hessian @ coef, atol=1e-10)
 
 
@@ -221,3 +222,185 @@ def test_cancelling_scores_are_counted_in_the_rounding(make):
         exact = rows.gradient_in_balls(Logistic(), [Fraction(float(c)) for c in coef])
         errors = [float((e - ball(float(g))).abs_upper()) for e, g in zip(exact, sums.gradient, strict=True)]
     assert 1e-9 < math.hypot(*errors) <= sums.error
+
+
+# ---------------------------------------------------------------- several outputs
+
+
+def several(n: int = 5000, d: int = 7, classes: int = 4, seed: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    X, _, _ = table(n, d, seed)
+    return X, generator.integers(classes, size=n).astype(float), generator.normal(size=(classes - 1) * (d + 1))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("intercept", [0.0, 0.7])
+def test_sums_of_several_outputs_against_plain_numpy(layout, intercept):
+    X, y, coef = several()
+    loss, bounds = Softmax(4), Bounds(1.5, intercept=intercept)
+    rows = as_rows(LAYOUTS[layout](X), y, bounds)
+    Z = clipped(X, bounds)
+    weights = coef[: 3 * rows.d].reshape(3, rows.d)
+    sums = rows.sums(loss, weights.ravel())
+    scores = weights @ Z.T
+    assert sums.value == pytest.approx(loss.value(scores, y).mean(), rel=1e-10)
+    np.testing.assert_allclose(sums.gradient.reshape(3, -1), loss.slope(scores, y) @ Z / len(y), atol=1e-11)
+    curvature = loss.curvature(scores, y)
+    np.testing.assert_allclose(rows.hessian(), (Z.T * loss.weights(curvature)) @ Z / len(y), atol=1e-10)
+    change = np.random.default_rng(9).normal(size=weights.shape)
+    expected = loss.bend(curvature, change @ Z.T) @ Z / len(y)
+    np.testing.assert_allclose(rows.product(change.ravel()).reshape(3, -1), expected, atol=1e-10)
+
+
+def test_the_whole_hessian_of_several_outputs_has_the_mean_that_steers():
+    """Formed column by column from products: its blocks on the diagonal have the Hessian of `sums` as their mean."""
+    X, y, coef = several(n=300, d=2)
+    rows, loss = as_rows(X, y, Bounds(1.5)), Softmax(4)
+    rows.sums(loss, coef)
+    whole = np.array([rows.product(unit) for unit in np.eye(9)])
+    np.testing.assert_allclose(whole, whole.T, atol=1e-14)
+    assert np.linalg.eigvalsh(whole).min() > -1e-14
+    blocks = [whole[3 * k : 3 * k + 3, 3 * k : 3 * k + 3] for k in range(3)]
+    np.testing.assert_allclose(sum(blocks) / 3, rows.hessian(), atol=1e-14)
+
+
+def test_rows_serve_losses_of_one_and_of_several_outputs_in_turn():
+    X, y, coef = several(n=100, d=3, classes=3)
+    rows, fresh = as_rows(X, y, Bounds()), as_rows(X, y, Bounds())
+    one, two = np.ones(4), coef[:8]
+    for loss, at in ((Squared(), one), (Softmax(3), two), (Squared(), one), (Softmax(3), two)):
+        rows.sums(loss, at)
+        found = rows.product(at)
+        fresh.sums(loss, at)
+        np.testing.assert_array_equal(found, fresh.product(at))
+
+
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
+@pytest.mark.parametrize("size", [1.0, 1e7])
+def test_the_rounding_bound_for_several_outputs_in_balls(make, size):
+    X, y, coef = several(n=200, d=4, classes=5)
+    loss, coef = Softmax(5), coef * size
+    # Rows on which two classes are level, so that the score's rounding shows in the slope.
+    weights = loss.basis @ coef.reshape(4, 5)
+    gap = weights[0] - weights[1]
+    X[:150] -= np.outer((X[:150] @ gap[:4] + gap[4]) / (gap[:4] @ gap[:4]), gap[:4])
+    rows = as_rows(make(X), y, Bounds(30.0))
+    sums = rows.sums(loss, coef)
+    with precision(250):
+        exact = rows.gradient_in_balls(loss, [Fraction(float(c)) for c in coef])
+        errors = [float(abs(e - ball(float(g))).upper()) for e, g in zip(exact, sums.gradient, strict=True)]
+    assert 1e-19 * size < math.hypot(*errors) <= sums.error
+    assert sums.error <= rows.rounding(loss, float(np.linalg.norm(coef)) * 1.001)
+    assert sums.error < 1e-10 * (1 + size)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_gradients_in_balls_against_plain_numpy(make):
+    X, y, coef = several(n=60, d=3, classes=4)
+    bounds = Bounds(0.8, intercept=0.3)
+    rows, Z = as_rows(make(X), y, bounds), clipped(X, bounds)
+    with precision(100):
+        found = rows.gradient_in_balls(Softmax(4), [Fraction(float(c)) for c in coef])
+    expected = Softmax(4).slope(coef.reshape(3, 4) @ Z.T, y) @ Z / 60
+    np.testing.assert_allclose([float(f.mid()) for f in found], expected.ravel(), atol=1e-11)
+
+
+# ---------------------------------------------------------------- moments
+
+MOMENT_LAYOUTS = {
+    "C order": np.ascontiguousarray,
+    "Fortran order": np.asfortranarray,
+    "single precision": lambda X: X.astype(np.float32),
+    "csr": sparse.csr_array,
+    "csr, single precision": lambda X: sparse.csr_array(X.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("layout", MOMENT_LAYOUTS)
+@pytest.mark.parametrize("intercept", [0.0, 0.1])
+@pytest.mark.parametrize("n", [3, 2500])
+def test_moments_and_their_rounding_against_rational_arithmetic(layout, intercept, n):
+    """Every stretch, clipped rows and whole ones, targets of many digits; the bound holds and is not idle."""
+    generator = np.random.default_rng(10)
+    X = generator.normal(size=(n, 2)).astype(np.float32).astype(float)
+    y = generator.uniform(-0.7, 0.7, size=n)
+    rows = as_rows(MOMENT_LAYOUTS[layout](X), y, Bounds(1.1, intercept=intercept))
+    found = rows.moments()
+    gram, cross = [[Fraction(0)] * rows.d for _ in range(rows.d)], [Fraction(0)] * rows.d
+    for x, target, factor in zip(X, y, rows._factors, strict=True):
+        row = [Fraction(float(v)) * Fraction(float(factor)) for v in x] + [Fraction(intercept)] * (intercept != 0)
+        for i, a in enumerate(row):
+            cross[i] += a * Fraction(float(target))
+            for j, b in enumerate(row):
+                gram[i][j] += a * b
+    gaps = [float(Fraction(float(found.gram[i, j])) - gram[i][j]) for i in range(rows.d) for j in range(rows.d)]
+    assert 0 < math.hypot(*gaps) <= found.error * n * rows.norm**2
+    gaps = [float(Fraction(float(c)) - e) for c, e in zip(found.cross, cross, strict=True)]
+    assert 0 < math.hypot(*gaps) <= found.error * n * rows.norm * 0.7
+    assert found.error < 1e-12
+    np.testing.assert_array_equal(found.gram, found.gram.T)
+
+
+def test_the_rounding_of_moments_is_counted_where_it_is_worst():
+    """One large row, then thousands whose squares are each lost in the sum: the error is all but linear in n."""
+    X = np.full((2048, 1), 2.0**-27)
+    X[0] = 1.0
+    rows = as_rows(X, np.ones(2048), Bounds(1.0, intercept=0.0))
+    found = rows.moments()
+    lost = float(sum(Fraction(float(v * f)) ** 2 for v, f in zip(X[:, 0], rows._factors, strict=True))) - 1
+    assert abs(float(found.gram[0, 0]) - 1 - lost) <= found.error * 2048
+
+
+# ---------------------------------------------------------------- which matrices are formed
+
+
+def test_sparse_rows_form_a_hessian_of_few_columns_only():
+    few, many = (sparse.random_array((30, d), density=0.01, format="csr", rng=0) for d in (1999, 2000))
+    assert as_rows(few, np.ones(30), Bounds()).dense  # with the intercept's column: 2000
+    assert not as_rows(many, np.ones(30), Bounds()).dense
+    assert as_rows(many, np.ones(30), Bounds(intercept=0.0)).dense
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.7])
+@pytest.mark.parametrize("n", [1, 2047, 6000])
+def test_a_sparse_hessian_is_the_dense_one(intercept, n):
+    X, y, coef = table(n=n)
+    bounds = Bounds(1.5, intercept=intercept)
+    dense, compressed = as_rows(X, y, bounds), as_rows(sparse.csr_array(X), y, bounds)
+    coef = coef[: dense.d]
+    dense.sums(Logistic(), coef)
+    compressed.sums(Logistic(), coef)
+    np.testing.assert_allclose(compressed.hessian(), dense.hessian(), atol=1e-14)
+
+
+# ---------------------------------------------------------------- bounds
+
+
+@pytest.mark.parametrize("number", [np.float64(0.75), np.float32(0.75), np.float16(0.75), Fraction(3, 4)])
+def test_bounds_of_other_kinds_of_numbers(number):
+    bounds = Bounds(number, intercept=number)
+    assert type(bounds.data_norm) is type(bounds.intercept) is float
+    assert bounds == Bounds(0.75, 0.75)
+    X, y, coef = table(n=20, d=3)
+    rows = as_rows(X, y, bounds)
+    rows.gradient_in_balls(Logistic(), [Fraction(float(c)) for c in coef[:4]])
+    assert type(rows.norm) is float
+    assert Bounds(np.int64(2), intercept=np.int64(0)) == Bounds(2.0, 0.0)
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_public_rows_are_shortened_as_in_training(make, dtype):
+    X = table(n=50, d=4)[0].astype(dtype)
+    X[1] = 0
+    bounds = Bounds(0.9)
+    rows = as_rows(make(X), np.ones(50), bounds)
+    np.testing.assert_allclose(bounds.shorten(make(X)), rows._factors, rtol=1e-6 if dtype == np.float32 else 1e-13)
+    assert bounds.shorten(make(X)).shape == (50,)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_huge_public_rows_are_shortened_as_in_training(make):
+    X = np.array([[3e200, 4e200]])
+    rows = as_rows(make(X), np.ones(1), Bounds(1.0))
+    np.testing.assert_allclose(Bounds(1.0).shorten(make(X)), rows._factors, rtol=1e-9)

@@ -54,7 +54,8 @@ class Bounds:
 
 
 def row_norms(X: Any) -> NDArray[np.float64]:
-    """The norm of each row of an array or a sparse matrix in compressed form, also where squares leave the doubles."""
+    """The norm of each row of an array or a sparse matrix, also where squares leave the doubles."""
+    X = X.tocsr() if sparse.issparse(X) else X
     with np.errstate(over="ignore"):
         if sparse.issparse(X):
             squares = np.append(np.square(X.data, dtype=np.float64), 0.0)

@@ -27,14 +27,11 @@ class Sums:
         The mean gradient, the loss's outputs one after the other.
     error : float
         A bound on the norm of the gradient's rounding error, over every possible set of records.
-    hessian : array of shape (d, d), optional
-        The mean Hessian, or with several outputs its mean over them. For steering a solver; carries no error bound.
     """
 
     value: float
     gradient: Array
     error: float
-    hessian: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,17 @@ class Rows(Protocol):
     @property
     def dense(self) -> bool: ...
 
-    def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
-        """Value and gradient at ``coef``, and if asked the Hessian."""
+    def sums(self, loss: Loss, coef: Array) -> Sums:
+        """Value and gradient at ``coef``."""
 
     def product(self, vector: Array) -> Array:
         """The mean Hessian, at the ``coef`` of the last `sums`, times a vector."""
+
+    def hessian(self) -> Array:
+        """The mean Hessian at the ``coef`` of the last `sums`, where ``dense``; with several outputs its mean.
+
+        For steering a solver; carries no bound on its rounding.
+        """
 
     def rounding(self, loss: Loss, weight_norm: float) -> float:
         """The bound on the gradient's rounding error at any point of at most this norm. Public."""

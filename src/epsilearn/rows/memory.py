@@ -34,6 +34,7 @@ Result = TypeVar("Result")
 
 _SHORT_STRETCH = 512  # rows whose gradients are added one by one; few enough to be read twice from the cache
 _MOST_COLUMNS = 2000  # of sparse rows whose Hessian is still formed
+_OUTER_STRETCH = 4096  # rows whose outer products are added by one call of the linear algebra library
 _LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
 
 
@@ -62,8 +63,8 @@ class _MemoryRows(ABC):
         """Whether a Hessian matrix can be had, or only its products."""
         return True
 
-    def sums(self, loss: Loss, coef: Array, *, hessian: bool = False) -> Sums:
-        """Value and gradient at ``coef``, and if asked the Hessian."""
+    def sums(self, loss: Loss, coef: Array) -> Sums:
+        """Value and gradient at ``coef``."""
         code = passes.code_of(loss) if self._compiled else None
         rows, _ = self._stretch(code is not None)
         self._remember(loss)
@@ -76,7 +77,7 @@ class _MemoryRows(ABC):
             value += part_value
             gradient += part_gradient
         error = self.rounding(loss, float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * 2.0**-53))
-        return Sums(value / self.n, gradient / self.n, error, self._hessian() if hessian else None)
+        return Sums(value / self.n, gradient / self.n, error)
 
     def _remember(self, loss: Loss) -> None:
         """Make room for the curvatures of this loss."""
@@ -118,17 +119,17 @@ class _MemoryRows(ABC):
     def moments(self) -> Moments:
         """The sums of x x' and x y."""
         loss = Squared()
-        found = self.sums(loss, np.zeros(self.d), hessian=True)
+        gradient = self.sums(loss, np.zeros(self.d)).gradient
         rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
         # The curvature is exactly one: each addend is a product of entries rounded once, and then passes through
         # additions within its stretch, between the stretches, and the two roundings of dividing by n and back.
-        longest = max(additions + math.ceil(self.n / rows), _SHORT_STRETCH + math.ceil(self.n / _SHORT_STRETCH))
-        assert found.hessian is not None  # it was asked for
-        return Moments(found.hessian * self.n, -found.gradient * self.n, 1.01 * (longest + 12) * UNIT)
+        longest = max(additions + math.ceil(self.n / rows), _OUTER_STRETCH + math.ceil(self.n / _OUTER_STRETCH))
+        return Moments(self.hessian() * self.n, -gradient * self.n, 1.01 * (longest + 12) * UNIT)
 
-    def _hessian(self) -> Array:
+    def hessian(self) -> Array:
+        """The mean Hessian at the last ``coef``; with several outputs its mean over them."""
         total = np.zeros((self.d, self.d))
-        for part in _in_threads(self._outer, self._parts(_SHORT_STRETCH)):
+        for part in _in_threads(self._outer, self._parts(_OUTER_STRETCH)):
             total += part
         return total / self.n
 
