@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow.csv
 from rich.console import Console
 from rich.table import Table
+from sklearn.pipeline import make_pipeline
 
-from epsilearn import Ledger, explain, statistics
+from epsilearn import BoundedScaler, Ledger, LogisticRegression, explain, statistics
 from epsilearn.errors import BudgetExceeded
 
 FOLDER = Path("demo-output")
@@ -59,10 +60,11 @@ def main() -> None:
         "patients by ward": np.array([np.sum(np.array(ward) == w) for w in wards]),
     }
     show(releases, truths)
+    learn(patients, wards, ledger)
     try:
         statistics.mean(age, bounds=(0, 120), epsilon=0.7, ledger=ledger)
     except BudgetExceeded as refusal:
-        console.print(f"\n[bold]A fourth request is refused.[/] {refusal}")
+        console.print(f"\n[bold]A fifth request is refused.[/] {refusal}")
 
     balance = ledger.balance()
     total = explain(balance.spent_epsilon)
@@ -75,6 +77,20 @@ def main() -> None:
     console.print(f"The ledger's hash chain is intact; its head is {head[:16]}…\n")
     for name in ("patients.csv", "budget.db", "guarantee.json", "meaning.png"):
         console.print(f"  {FOLDER / name}")
+
+
+def learn(patients: pyarrow.Table, wards: list[str], ledger: Ledger) -> None:
+    """A private model: will a patient stay longer than four days?"""
+    features, long = patients.select(["age", "ward"]), np.array(patients["days"]) > 4
+    model = make_pipeline(
+        BoundedScaler(bounds={"age": (0, 120)}, categories={"ward": wards}),
+        LogisticRegression(epsilon=0.4, data_norm=1.0, classes=[False, True], ledger=ledger),
+    ).fit(features, long)
+    console.print(
+        f"\n[bold]A private model[/] (epsilon 0.4) tells stays of more than four days by age and ward: "
+        f"{model.score(features, long):.1%} right, against {max(long.mean(), 1 - long.mean()):.1%} "
+        "for always guessing the same."
+    )
 
 
 def show(releases: dict[str, statistics.Release], truths: dict[str, object]) -> None:
