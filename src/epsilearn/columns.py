@@ -75,9 +75,12 @@ def _as_array(column: Any, name: str) -> NDArray[Any]:
     if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
         raise InvalidInput(f"{name} has masked values; drop or fill them by a rule that does not look at the data")
     try:
-        array = _values_of(column)
+        array: NDArray[Any] | None = _values_of(column)
     except (TypeError, ValueError, NotImplementedError):
-        raise InvalidInput(f"{name} cannot be read as one column of values") from None
+        array = None
+    # Raised out here: even a suppressed error would carry the private value along.
+    if array is None:
+        raise InvalidInput(f"{name} cannot be read as one column of values")
     if array.ndim != 1:
         raise InvalidInput(f"{name} must be one-dimensional, got {array.ndim} dimensions; choose one column")
     if array.size == 0:

@@ -219,7 +219,7 @@ def execute(
 
     def solve(drawn: Drawn | None) -> Solution:
         tilt = None if drawn is None else drawn.vector
-        target = plan.certificate - (0.0 if drawn is None else drawn.error / rows.n)
+        target = plan.certificate - (0.0 if drawn is None else drawn.error / rows.n * (1 + 1e-9))
         return minimise(Problem(rows, loss, plan.strength, tilt), target, limit=limit, progress=progress)
 
     if plan.polish is None:

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive
+from epsilearn.columns import as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
 
-__all__ = ["private_score", "record_scores"]
+__all__ = ["check_range", "private_score", "record_scores"]
 
 
 def private_score(
@@ -84,25 +85,30 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
     truth = column_or_1d(np.asarray(y))
     if is_classifier(model):
-        predicted = np.asarray(model.predict(X))
+        predicted = column_or_1d(np.asarray(model.predict(X)))
         check_consistent_length(predicted, truth)
         return (predicted == truth).astype(np.float64), (0.0, 1.0)
     if not is_regressor(model):
         raise InvalidInput(f"model must be a classifier or a regressor, got {type(model).__name__}")
-    low, high = _range(target_bound)
-    predicted = np.asarray(model.predict(X), np.float64)
+    low, high = check_range(target_bound)
+    predicted = column_or_1d(np.asarray(model.predict(X), np.float64))
     check_consistent_length(predicted, truth)
-    if not np.isfinite(truth.astype(np.float64)).all():
-        raise InvalidInput("targets have NaN or infinite values; drop or fill them by a rule fixed beforehand")
-    # A prediction that is not a number says nothing about the model's promise; it counts as the worst.
-    errors = np.clip(np.nan_to_num(predicted, nan=np.inf), low, high) - np.clip(truth.astype(np.float64), low, high)
-    return np.square(errors), (0.0, (high - low) ** 2)
+    errors = np.clip(predicted, low, high) - np.clip(as_numbers(truth, "y"), low, high)
+    # A prediction that is not a number counts as the worst.
+    return np.square(np.where(np.isnan(errors), high - low, errors)), (0.0, (high - low) ** 2)
 
 
-def _range(target_bound: Any) -> tuple[float, float]:
+def check_range(target_bound: Any) -> tuple[float, float]:
+    """A public bound on |y|, or a public range, as a range."""
     if target_bound is None:
         raise InvalidInput("target_bound must be given for a regressor: a public bound on |y|, or a public range")
     if np.ndim(target_bound) == 0:
         half = check_positive("target_bound", target_bound)
-        return -half, half
-    return check_bounds(target_bound)
+        low, high = -half, half
+    else:
+        low, high = check_bounds(target_bound)
+    if not 1e-150 < high - low < 1e150:
+        raise InvalidInput(
+            "target_bound is so large or narrow that squared errors leave the doubles; rescale the targets"
+        )
+    return low, high

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,13 @@ from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
 from epsilearn.checks import check_budget, check_integer, check_probability
 from epsilearn.errors import InvalidInput
-from epsilearn.evaluation import private_score, record_scores
+from epsilearn.evaluation import check_range, private_score, record_scores
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear.classification import public_labels
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
+from epsilearn.preprocessing import BoundedScaler
 
 __all__ = ["PrivateSelection"]
 
@@ -131,14 +134,15 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         self._check()
-        X, y = indexable(X, y)
+        X, y = indexable(np.asarray(X) if isinstance(X, list | tuple) else X, y)
         X = X.tocsr() if hasattr(X, "tocsr") else X
         y = np.asarray(y)
         candidates, assumptions = self._candidates(y)
-        promise = self._promise(assumptions)
         train, judge = self._split(len(y), len(candidates))
+        parts = np.array_split(train, len(candidates)) if self.strategy == "parts" else [train] * len(candidates)
+        promise = self._promise((*assumptions, *self._rehearse(X, y, candidates, parts)))
         if self.strategy == "parts":
-            self._fit_parts(X, y, candidates, train, judge, promise)
+            self._fit_parts(X, y, candidates, parts, judge, promise)
         else:
             self._fit_stopping(X, y, candidates, train, judge, promise)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -152,6 +156,14 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_probability("holdout", self.holdout)
         if self.strategy not in ("parts", "stopping"):
             raise InvalidInput(f"strategy must be 'parts' or 'stopping', got {self.strategy!r}")
+        if not is_classifier(self.estimator):
+            check_range(self.target_bound)
+        for step in self.estimator.steps[:-1] if isinstance(self.estimator, Pipeline) else ():
+            if not isinstance(step[1], BoundedScaler) and get_tags(step[1]).requires_fit:
+                raise InvalidInput(
+                    f"step {step[0]!r} of the pipeline learns from the rows without any privacy; use a BoundedScaler, "
+                    "or a step that learns nothing"
+                )
         if self.strategy == "stopping" and delta:
             raise InvalidInput("random stopping is proven here for pure promises; use delta=0, or strategy='parts'")
 
@@ -161,15 +173,14 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             "stopping": ("random stopping", "random stopping: three times one try (Papernot and Steinke 2022)"),
         }[self.strategy]
         return Guarantee.from_budget(
-            float(self.epsilon),
-            float(self.delta),
+            *check_budget(self.epsilon, self.delta),
             mechanism=f"selection by {mechanism}",
             theorem=theorem,
             assumptions=(
-                "n is public", "rows are assigned to parts by their number alone", *assumptions,
-                "every candidate's solver reaches its certificate", FAIR_BITS,
+                "n is public", "rows are assigned to parts by their number alone",
+                *dict.fromkeys(a for a in assumptions if a not in ("n is public", FAIR_BITS)), FAIR_BITS,
             ),
-            rows_per_person=self.rows_per_person,
+            rows_per_person=check_integer("rows_per_person", self.rows_per_person),
         )  # fmt: skip
 
     def _candidates(self, y: NDArray[Any]) -> tuple[list[tuple[dict[str, Any], Any]], tuple[str, ...]]:
@@ -188,7 +199,10 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             # A part that happens to lack a class must not fail: the label set belongs to the whole table.
             labels, _, assumptions = public_labels(y, known[f"{prefix}classes"])
             public[f"{prefix}classes"] = list(labels)
-        return [(chosen, clone(self.estimator).set_params(**public, **chosen)) for chosen in settings], assumptions
+        return [
+            (chosen, clone(self.estimator).set_params(**public, **{k: clone(v, safe=False) for k, v in chosen.items()}))
+            for chosen in settings
+        ], assumptions
 
     def _split(self, rows: int, candidates: int) -> tuple[Indices, Indices]:
         # Any order fixed without looking at the rows will do; a shuffled one does not mind how the table was sorted.
@@ -205,19 +219,42 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """One record lies in one part; a person's records may lie in several, so they are counted as a group."""
         return per_record(self.epsilon, self.delta, self.rows_per_person)
 
-    def _fit_one(self, estimator: Any, X: Any, y: Any, rows: Indices, epsilon: float, delta: float, bits: Any) -> Any:
+    def _one_budget(self) -> tuple[float, float]:
+        """What one candidate may cost, per record."""
+        epsilon, delta = self._record_budget()
+        return (epsilon, delta) if self.strategy == "parts" else (round_down(exact(epsilon) / 3), 0.0)
+
+    def _rehearse(self, X: Any, y: Any, candidates: list[Any], parts: list[Indices]) -> tuple[str, ...]:
+        """Let each candidate check its rows and plan, up to the debit, and see what it would promise.
+
+        So a bad setting or a bad table costs nothing, and constants that prove less than they claim are refused.
+        """
+        epsilon, delta = self._one_budget()
+        assumptions: tuple[str, ...] = ()
+        for (chosen, model), part in zip(candidates, parts, strict=True):
+            ledger = _Rehearsal()
+            with suppress(_Rehearsed):
+                self._fit_one(clone(model), X, y, part, epsilon, delta, None, ledger)
+            planned = ledger.promise
+            if planned is None or planned.epsilon > epsilon or planned.delta > delta:
+                raise InvalidInput(f"the candidate {chosen} does not promise its budget; use calibration='tight'")
+            assumptions += planned.assumptions
+        return assumptions
+
+    def _fit_one(
+        self, estimator: Any, X: Any, y: Any, rows: Indices, epsilon: float, delta: float, bits: Any, ledger: Any = None
+    ) -> Any:
         prefix = _prefix(estimator)
-        budget = {"epsilon": epsilon, "delta": delta, "rows_per_person": 1, "ledger": None, "random_state": bits}
+        budget = {"epsilon": epsilon, "delta": delta, "rows_per_person": 1, "ledger": ledger, "random_state": bits}
         estimator.set_params(**{f"{prefix}{name}": value for name, value in budget.items()})
         return estimator.fit(_take(X, rows), y[rows])
 
     def _fit_parts(
-        self, X: Any, y: Any, candidates: list[Any], train: Indices, judge: Indices, promise: Guarantee
+        self, X: Any, y: Any, candidates: list[Any], parts: list[Indices], judge: Indices, promise: Guarantee
     ) -> None:
-        epsilon, delta = self._record_budget()
+        epsilon, delta = self._one_budget()
         with spending(promise, self.ledger, "PrivateSelection.fit", self.random_state) as (source, stamped):
             bits = source if source.seeded else None
-            parts = np.array_split(train, len(candidates))
             fitted = [
                 self._fit_one(model, X, y, part, epsilon, delta, bits)
                 for (_, model), part in zip(candidates, parts, strict=True)
@@ -225,9 +262,9 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             marks = []
             for model in fitted:
                 scores, (low, high) = record_scores(model, _take(X, judge), y[judge], self.target_bound)
-                marks.append(float((scores if is_classifier(model) else high - scores).sum() / (high - low)))
-            # A sum of n numbers in [0, 1] is off by at most n**2 roundings, on either side.
-            slack = 2 * len(judge) ** 2 * 2.0**-53
+                marks.append(math.fsum(scores if is_classifier(model) else high - scores) / (high - low))
+            # Right answers are counted exactly; other sums are rounded once, and their parts by a few roundings each.
+            slack = 0.0 if is_classifier(fitted[0]) else 8 * len(judge) * 2.0**-53
             chosen = exponential(marks, sensitivity=1.0 + 2 * slack, epsilon=epsilon, random_state=bits).value
         self._keep(candidates[chosen][0], fitted[chosen], stamped)
 
@@ -235,10 +272,9 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, candidates: list[Any], train: Indices, judge: Indices, promise: Guarantee
     ) -> None:
         # Fit and score see disjoint rows, so one try costs the larger of their budgets, which are equal.
-        epsilon = round_down(exact(self._record_budget()[0]) / 3)
-        bits = self.random_state
+        epsilon, _ = self._one_budget()
 
-        def attempt(index: int) -> tuple[float, tuple[dict[str, Any], Any]]:
+        def attempt(index: int, bits: Any) -> tuple[float, tuple[dict[str, Any], Any]]:
             chosen, model = candidates[index]
             fitted = self._fit_one(clone(model), X, y, train, epsilon, 0.0, bits)
             release = private_score(
@@ -297,6 +333,21 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         tags.non_deterministic = True
         return tags
+
+
+class _Rehearsed(Exception):
+    """Everything before the debit went well."""
+
+
+class _Rehearsal:
+    """In a ledger's place: notes what would be promised, and stops the fit before any noise is drawn."""
+
+    promise: Guarantee | None = None
+
+    def spend(self, guarantee: Guarantee, purpose: str) -> Any:
+        del purpose
+        self.promise = guarantee
+        raise _Rehearsed
 
 
 def _prefix(estimator: Any) -> str:

@@ -126,9 +126,10 @@ def _planned_output(
 ) -> FitNoise:
     certificate, sensitivity = stable_minimiser(loss, rows, row_norm, strength, rounding, tight)
     epsilon, delta, people = budget
-    scale = laplace_scale(sensitivity, epsilon, people)
     if delta:
         scale = gaussian_scale(sensitivity, epsilon, delta, people)
+    else:
+        scale = laplace_scale(sensitivity, epsilon, people)
     return FitNoise("output", delta > 0, dimension, strength, scale, certificate)
 
 
@@ -157,7 +158,7 @@ def _planned_objective(
         _ROUNDINGS * rounding(loss, reach),
         16 * _DRAWING * length * (1 + 1e-9) / rows,
     )
-    polish = laplace_scale(2 * certificate / found.strength, polish_epsilon)
+    polish = laplace_scale(2 * certificate / found.strength * (1 + 1e-12), polish_epsilon)
     return FitNoise("objective", delta > 0, dimension, found.strength, found.scale, certificate, polish, polish_epsilon)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from epsilearn.calibration.additive import gaussian_scale, laplace_scale
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
+from epsilearn.errors import InvalidInput
 
 __all__ = ["automatic_strength", "typical_score"]
 
@@ -61,6 +62,10 @@ def automatic_strength(
     >>> round(automatic_strength(Logistic(), 30_000, 100, 1.0, 1.0, 1e-9, "objective", 12.0), 5)
     0.00031
     """
+    if method == "objective" and math.isinf(loss.lipschitz):
+        raise InvalidInput(
+            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
+        )
     typical = score * math.sqrt(loss.rank) / row_norm
     weights = columns * loss.rank
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -31,8 +31,12 @@ def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp],
         raise InvalidInput("classes must be a list of at least two different labels")
     order = np.argsort(labels, kind="stable")
     labels = labels[order]
-    positions = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
-    if not np.array_equal(labels[positions], y):
+    try:
+        positions = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+        known = bool(np.array_equal(labels[positions], y))
+    except TypeError:  # labels that cannot be compared with those of the set
+        known = False
+    if not known:
         raise InvalidInput("some labels are not in classes; every label must be in the public label set")
     return labels, positions, ()
 
@@ -62,12 +66,13 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         self
         """
         X, y = self._validated(X, y, unsupported)
-        self.classes_, positions, assumptions = public_labels(y, self.classes)
-        loss = self._loss(len(self.classes_))
+        labels, positions, assumptions = public_labels(y, self.classes)
+        loss = self._loss(len(labels))
         target = positions.astype(np.float64)
         if loss.outputs == 1:
             target = 2 * target - 1
         weights = self._fit_weights(X, target, loss, assumptions)
+        self.classes_ = labels
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
 
@@ -187,7 +192,10 @@ class LogisticRegression(_LinearClassifier):
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithms of the probabilities."""
-        logs: Array = np.log(self.predict_proba(X))
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([log_expit(-scores), log_expit(scores)])
+        logs: Array = log_softmax(scores, axis=1)
         return logs
 
 

@@ -14,7 +14,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.linear.classification import public_labels
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.linear.regression import public_targets
-from epsilearn.losses import Logistic, Loss
+from epsilearn.losses import Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
 
 __all__ = ["ConvexERM"]
@@ -98,7 +98,7 @@ class ConvexERM(PrivateLinearModel):
     @property
     def _the_loss(self) -> Loss:
         loss = Logistic() if self.loss is None else self.loss
-        if not isinstance(loss, Loss) or loss.outputs != 1:
+        if not isinstance(loss, Loss) or isinstance(loss, Softmax):
             raise InvalidInput("loss must be a loss of one score from epsilearn.losses, such as Custom(...)")
         return loss
 
@@ -119,17 +119,20 @@ class ConvexERM(PrivateLinearModel):
         loss = self._the_loss
         X, y = self._validated(X, y, unsupported, y_numeric=not loss.classifies)
         if loss.classifies:
-            self.classes_, positions, assumptions = public_labels(y, self.classes)
-            if len(self.classes_) != 2:
+            labels, positions, assumptions = public_labels(y, self.classes)
+            if len(labels) != 2:
                 raise InvalidInput(
-                    f"Only binary classification is supported by ConvexERM, not {len(self.classes_)} classes; "
+                    f"Only binary classification is supported by ConvexERM, not {len(labels)} classes; "
                     "use LogisticRegression"
                 )
             target = 2 * positions.astype(np.float64) - 1
         else:
             target, _, half = public_targets(y.astype(np.float64, copy=False), loss.target_bound)  # type: ignore[attr-defined]
             assumptions = (f"targets are clipped to a range of half-width {half:g}",)
-        self._keep(self._fit_weights(X, target, loss, assumptions))
+        weights = self._fit_weights(X, target, loss, assumptions)
+        if loss.classifies:
+            self.classes_ = labels
+        self._keep(weights)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

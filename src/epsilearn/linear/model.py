@@ -15,14 +15,18 @@ from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
-from epsilearn.losses import Custom, Loss
+from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
+from epsilearn.rows.bounds import row_norms, without_giants
 
 __all__ = ["PrivateLinearModel", "public_bound"]
 
+_TYPES = [np.float64, np.float32]
+# Losses whose bounds are proven here; any other's are its author's word.
+_PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax)
 # The intercept's column, as a share of `data_norm`: long enough to be learned, short enough to cost 1 % of noise.
 _INTERCEPT_SHARE = 0.15
 
@@ -38,6 +42,20 @@ def public_bound(name: str, given: float | None) -> float:
         stacklevel=4,
     )
     return 1.0
+
+
+def _without_values(message: str) -> str:
+    """scikit-learn's text without the array or the value that some of them quote."""
+    if message.startswith("Complex data not supported"):
+        return "Complex data not supported; pass the real and imaginary parts as two columns"
+    if message.startswith("Expected 2D array"):
+        return (
+            "Expected 2D array, got another. Reshape your data: array.reshape(-1, 1) makes a table of one column, "
+            "array.reshape(1, -1) of one row"
+        )
+    if "could not convert" in message.lower() or "unable to convert" in message.lower():
+        return "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
+    return message
 
 
 class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
@@ -70,16 +88,26 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             )
         if unsupported:
             raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+        # A fit that fails must not leave an earlier one's model behind under new bounds or labels.
+        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
+            delattr(self, name)
+        fault = ""
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_TYPES, **options)
+        except ValueError as error:
+            fault = _without_values(str(error))
+        # Raised out here: the error that was caught may carry private values along.
+        if fault:
+            raise InvalidInput(fault)
         return X, y
 
     def _fit_weights(self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...]) -> Array:
         """Plan, debit, draw, solve, release: the weights as an array of shape (outputs, columns)."""
-        self._bounds_ = self._public_bounds()
-        rows = as_rows(X, target, self._bounds_)
+        bounds = self._public_bounds()
+        rows = as_rows(X, target, bounds)
         table = erm.Table.of(rows)
-        if isinstance(loss, Custom):
-            assumptions = (*assumptions, "the custom loss's declared bounds hold, and its functions are accurate")
+        if type(loss) not in _PROVEN:
+            assumptions = (*assumptions, "the loss's declared bounds hold, and its functions are accurate")
         made = erm.plan(
             loss,
             table,
@@ -101,7 +129,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 random_state=self.random_state,
                 progress=progress,
             )
-        self.guarantee_, self.noise_, self.alpha_ = release.guarantee, made.law, made.strength
+        self._bounds_, self.guarantee_ = bounds, release.guarantee
+        self.noise_, self.alpha_ = made.law, made.strength
         weights: Array = release.value.reshape(loss.outputs, table.columns)
         return weights
 
@@ -131,9 +160,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        scores: Array = (X @ np.atleast_2d(self.coef_).T) * self._bounds_.shorten(X)[:, None] + self.intercept_
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=_TYPES, reset=False)
+        X, norms = without_giants(X, row_norms(X))
+        factors = self._bounds_.factors(norms, X.shape[1])
+        scores: Array = (X @ np.atleast_2d(self.coef_).T) * factors[:, None] + self.intercept_
         return scores
 
     def __sklearn_tags__(self) -> Any:

@@ -33,8 +33,9 @@ def public_targets(y: Array, target_bound: Any) -> tuple[Array, float, float]:
         half = public_bound("target_bound", target_bound)
         return np.clip(y, -half, half), 0.0, half
     low, high = check_bounds(target_bound)
-    middle, half = (low + high) / 2, (high - low) / 2
-    return np.clip(y - middle, -half, half), middle, half
+    middle, half = low / 2 + high / 2, (high - low) / 2
+    # Clipped first: a difference that overflows would say so.
+    return np.clip(np.clip(y, low, high) - middle, -half, half), middle, half
 
 
 class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
@@ -173,8 +174,8 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         """Noisy X'X and X'y, and then a ridge as large as the noise asks for; only the noise costs privacy."""
         if self.calibration != "tight":
             raise InvalidInput("method='sufficient-statistics' is not in the papers; use calibration='tight'")
-        self._bounds_ = self._public_bounds()
-        rows = as_rows(X, target, self._bounds_)
+        bounds = self._public_bounds()
+        rows = as_rows(X, target, bounds)
         if not rows.dense:
             raise InvalidInput(
                 f"method='sufficient-statistics' needs a matrix of {rows.d} by {rows.d} noisy moments; "
@@ -185,7 +186,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
             raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
         release = self._release_moments(rows.moments(), rows.n, rows.norm, half, assumptions)
         assert release.noise is not None  # numbers were released
-        self.guarantee_, self.noise_ = release.guarantee, release.noise
+        self._bounds_, self.guarantee_, self.noise_ = bounds, release.guarantee, release.noise
         gram, cross = _unpack(release.value, rows.d, rows.norm, half)
         weights, self.alpha_ = _solve(gram, cross, rows.n, self.noise_.deviation * rows.norm**2, strength)
         return weights[None]

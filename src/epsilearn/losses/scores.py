@@ -90,7 +90,7 @@ class HuberisedHinge(Loss):
     width: float = 0.5
 
     def __post_init__(self) -> None:
-        check_positive("width", self.width)
+        object.__setattr__(self, "width", check_positive("width", self.width))
 
     @property
     def lipschitz(self) -> float:
@@ -140,7 +140,7 @@ class Squared(Loss):
     classifies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_positive("target_bound", self.target_bound)
+        object.__setattr__(self, "target_bound", check_positive("target_bound", self.target_bound))
 
     @property
     def lipschitz(self) -> float:
@@ -191,8 +191,8 @@ class Huber(Loss):
     classifies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_positive("threshold", self.threshold)
-        check_positive("target_bound", self.target_bound)
+        object.__setattr__(self, "threshold", check_positive("threshold", self.threshold))
+        object.__setattr__(self, "target_bound", check_positive("target_bound", self.target_bound))
 
     @property
     def lipschitz(self) -> float:

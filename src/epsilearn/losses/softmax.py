@@ -40,7 +40,7 @@ class Softmax(Loss):
     classes: int = 3
 
     def __post_init__(self) -> None:
-        check_integer("classes", self.classes, least=2)
+        object.__setattr__(self, "classes", check_integer("classes", self.classes, least=2))
 
     @cached_property
     def basis(self) -> Array:

@@ -19,7 +19,7 @@ _BITS = 32
 
 
 def best_of_random_many(
-    attempt: Callable[[int], tuple[float, Outcome]],
+    attempt: Callable[[int, Any], tuple[float, Outcome]],
     candidates: int,
     *,
     stop: float,
@@ -37,7 +37,8 @@ def best_of_random_many(
     Parameters
     ----------
     attempt : callable
-        From a candidate's index to its score and its result, privately; ``promise`` is three times its promise.
+        From a candidate's index, and the seeded source if there is one, to its score and its result, privately;
+        ``promise`` is three times its promise.
     """
     threshold = int(check_probability("stop", stop) * 2**_BITS)
     if threshold == 0:
@@ -45,7 +46,7 @@ def best_of_random_many(
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         best: tuple[float, Outcome] | None = None
         while True:
-            found = attempt(_below(candidates, source))
+            found = attempt(_below(candidates, source), source if source.seeded else None)
             if best is None or found[0] > best[0]:
                 best = found
             if source.integer(_BITS) < threshold:

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from epsilearn.checks import check_positive
+from epsilearn.errors import InvalidInput
 
-__all__ = ["Bounds", "row_norms"]
+__all__ = ["Bounds", "row_norms", "without_giants"]
+
+_LEAST_NORM, _LARGEST_NORM = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class Bounds:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_norm", check_positive("data_norm", self.data_norm))
+        if not _LEAST_NORM <= self.data_norm <= _LARGEST_NORM:
+            raise InvalidInput(
+                f"data_norm must lie between {_LEAST_NORM:g} and {_LARGEST_NORM:g}; rescale the features"
+            )
         intercept = check_positive("intercept", self.intercept) if self.intercept else 0.0
         object.__setattr__(self, "intercept", intercept)
 
@@ -38,19 +45,35 @@ class Bounds:
         """The bound R on a row's norm once the intercept's column is appended, rounded up."""
         return math.nextafter(math.hypot(self.data_norm, self.intercept), math.inf)
 
-    def factors(self, norms: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    def factors(self, norms: NDArray[np.float64], terms: Any) -> NDArray[np.float64]:
         """What to multiply each row by so that its exact norm is at most the bound.
 
-        ``norms`` are floats, off by at most ``terms`` roundings; aiming that much lower makes the exact product safe.
+        ``norms`` are floats, off by at most ``terms`` roundings (a number, or one for each row, and then that row's
+        own: one record must not move the others); aiming that much lower makes the exact product safe.
         A row is then the real vector factor times x: nothing is rounded, so nothing is lost.
         """
         target = self.data_norm * (1 - 2.0**-40 - (terms + 8) * 2.0**-52)
         with np.errstate(divide="ignore", over="ignore"):
-            return np.minimum(1.0, target / norms)
+            factors: NDArray[np.float64] = np.minimum(1.0, target / norms)
+        return factors
 
-    def shorten(self, X: Any) -> NDArray[np.float64]:
-        """What to multiply each row of a public table by, so that a model sees it as it would have in training."""
-        return self.factors(row_norms(X), X.shape[1])
+
+def without_giants(X: Any, norms: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
+    """The same rows, those beyond any bound brought down by a power of two, so that no product with them overflows.
+
+    A record's own affair: what happens to it depends on nothing else. The caller's table is copied only if it has any.
+    """
+    giants = norms > _LARGEST_NORM
+    if not giants.any():
+        return X, norms
+    powers = np.zeros(len(norms), np.int64)
+    powers[giants] = np.frexp(_LARGEST_NORM / norms[giants])[1] - 1
+    if sparse.issparse(X):
+        X = X.copy()
+        X.data = np.ldexp(X.data, np.repeat(powers, np.diff(X.indptr)))
+    else:
+        X = np.ldexp(X, powers[:, None])
+    return X, np.ldexp(norms, powers)
 
 
 def row_norms(X: Any) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.losses import Loss, Squared
 from epsilearn.losses.interface import UNIT
 from epsilearn.rows import passes
-from epsilearn.rows.bounds import Bounds, row_norms
+from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
 
 __all__ = ["DenseRows", "SparseRows", "as_rows"]
@@ -33,7 +33,7 @@ __all__ = ["DenseRows", "SparseRows", "as_rows"]
 Result = TypeVar("Result")
 
 _SHORT_STRETCH = 512  # rows whose gradients are added one by one; few enough to be read twice from the cache
-_MOST_COLUMNS = 2000  # of sparse rows whose Hessian is still formed
+_MOST_COLUMNS = 2000  # of rows whose Hessian is still formed
 _OUTER_STRETCH = 4096  # rows whose outer products are added by one call of the linear algebra library
 _LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
 
@@ -60,8 +60,8 @@ class _MemoryRows(ABC):
 
     @property
     def dense(self) -> bool:
-        """Whether a Hessian matrix can be had, or only its products."""
-        return True
+        """Whether a Hessian matrix can be had: one of few columns fits, however many rows there are."""
+        return self.d <= _MOST_COLUMNS
 
     def sums(self, loss: Loss, coef: Array) -> Sums:
         """Value and gradient at ``coef``."""
@@ -76,7 +76,8 @@ class _MemoryRows(ABC):
         for part_value, part_gradient in _in_threads(first_order, self._parts(rows)):
             value += part_value
             gradient += part_gradient
-        error = self.rounding(loss, float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * 2.0**-53))
+        length = float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * UNIT)
+        error = self._rounding(loss, length, self._terms)
         return Sums(value / self.n, gradient / self.n, error)
 
     def _remember(self, loss: Loss) -> None:
@@ -88,9 +89,13 @@ class _MemoryRows(ABC):
 
     def rounding(self, loss: Loss, weight_norm: float) -> float:
         """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+        # Of sparse rows too any might have an entry in every column: how many the longest has is private.
+        return self._rounding(loss, weight_norm, self._features)
+
+    def _rounding(self, loss: Loss, weight_norm: float, terms: int) -> float:
         rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
         additions += math.ceil(self.n / rows)
-        return passes.gradient_error(loss, self._terms + 1, additions, self.norm, weight_norm)
+        return passes.gradient_error(loss, terms + 1, additions, self.norm, weight_norm)
 
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point, in ball arithmetic: thousands of times slower than `sums`."""
@@ -199,9 +204,10 @@ class DenseRows(_MemoryRows):
     """
 
     def __init__(self, X: Any, target: Array, bounds: Bounds) -> None:
-        self._X = _as_matrix(X)
+        matrix = _as_matrix(X)
+        self._X, norms = without_giants(matrix, row_norms(matrix))
         columns = self._X.shape[1]
-        super().__init__(self._X.shape, target, bounds, bounds.factors(row_norms(self._X), columns), columns)
+        super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
 
     def part(self, indices: NDArray[np.int64]) -> DenseRows:
         """Some of the records, by position."""
@@ -261,14 +267,9 @@ class SparseRows(_MemoryRows):
             matrix.sum_duplicates()
         if matrix.dtype not in (np.float64, np.float32):
             matrix = matrix.astype(np.float64)
-        self._X = matrix
-        longest = int(np.diff(matrix.indptr).max())
-        super().__init__(matrix.shape, target, bounds, bounds.factors(row_norms(matrix), longest), longest)
-
-    @property
-    def dense(self) -> bool:
-        """A Hessian of few columns fits, however many rows there are; one of many does not."""
-        return self.d <= _MOST_COLUMNS
+        lengths = np.diff(matrix.indptr)
+        self._X, norms = without_giants(matrix, row_norms(matrix))
+        super().__init__(matrix.shape, target, bounds, bounds.factors(norms, lengths), int(lengths.max()))
 
     def part(self, indices: NDArray[np.int64]) -> SparseRows:
         """Some of the records, by position."""

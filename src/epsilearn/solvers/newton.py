@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from epsilearn.errors import ConvergenceError
 from epsilearn.losses import Loss
@@ -119,7 +119,8 @@ def minimise(
     point, used = problem.at(_warm_start(problem, target)), 1
     look = _how_to_steer(problem)
     steer = look()
-    while point.bound > target:
+    # Said this way round, a bound that is not a number is never good enough.
+    while not point.bound <= target:
         stuck = _norm(point.gradient) <= 2 * point.rounding
         if stuck and problem.loss.exact and isinstance(problem.rows, ExactRows):
             return _beyond_doubles(problem, problem.rows, point, steer, target)
@@ -190,8 +191,16 @@ def _how_to_steer(problem: Problem) -> Callable[[], Steer]:
 
 
 def _factor(problem: Problem) -> tuple[Array, bool]:
-    matrix, lower = cho_factor(problem.rows.hessian() + problem.strength * np.eye(problem.rows.d))
-    return matrix, lower
+    hessian, unit = problem.rows.hessian(), np.eye(problem.rows.d)
+    # Rounding can leave a Hessian that is not quite positive; a little more on its diagonal steers as well.
+    little = max(float(np.trace(hessian)), problem.strength) * 2.0**-50
+    for extra in (0.0, *(little * 4.0**k for k in range(40))):
+        try:
+            matrix, lower = cho_factor(hessian + (problem.strength + extra) * unit)
+        except (LinAlgError, ValueError):
+            continue
+        return matrix, lower
+    raise ConvergenceError("the Hessian could not be factored; nothing was released. Rescale the features")
 
 
 def _by_products(problem: Problem, ease: Steer, residual: Array) -> Array:
