@@ -20,7 +20,7 @@ from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
-from epsilearn.rows.bounds import row_norms, without_giants
+from epsilearn.rows.bounds import without_giants
 
 __all__ = ["PrivateLinearModel", "public_bound"]
 
@@ -162,7 +162,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", dtype=_TYPES, reset=False)
-        X, norms = without_giants(X, row_norms(X))
+        X, norms = without_giants(X)
         factors = self._bounds_.factors(norms, X.shape[1])
         scores: Array = (X @ np.atleast_2d(self.coef_).T) * factors[:, None] + self.intercept_
         return scores

@@ -58,27 +58,29 @@ class Bounds:
         return factors
 
 
-def without_giants(X: Any, norms: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
-    """The same rows, those beyond any bound brought down by a power of two, so that no product with them overflows.
+def without_giants(X: Any) -> tuple[Any, NDArray[np.float64]]:
+    """The rows and their norms, those beyond any bound brought down by a power of two first.
 
-    A record's own affair: what happens to it depends on nothing else. The caller's table is copied only if it has any.
+    No product with what is left overflows. It is each record's own affair: what happens to one depends on nothing
+    else. The caller's table is copied only if it has any giants.
     """
-    giants = norms > _LARGEST_NORM
-    if not giants.any():
+    X = X.tocsr() if sparse.issparse(X) else X
+    norms = row_norms(X)
+    giants = np.flatnonzero(~(norms <= _LARGEST_NORM))
+    if not len(giants):
         return X, norms
-    powers = np.zeros(len(norms), np.int64)
-    powers[giants] = np.frexp(_LARGEST_NORM / norms[giants])[1] - 1
-    if sparse.issparse(X):
-        X = X.copy()
-        X.data = np.ldexp(X.data, np.repeat(powers, np.diff(X.indptr)))
-    else:
-        X = np.ldexp(X, powers[:, None])
-    return X, np.ldexp(norms, powers)
+    X = X.copy()
+    for row in giants:
+        entries = slice(X.indptr[row], X.indptr[row + 1]) if sparse.issparse(X) else row
+        home = X.data if sparse.issparse(X) else X
+        power = np.frexp(_LARGEST_NORM / np.abs(home[entries]).max())[1] - 1
+        home[entries] = np.ldexp(home[entries], power)
+        norms[row] = _careful_norm(home[entries])
+    return X, norms
 
 
 def row_norms(X: Any) -> NDArray[np.float64]:
-    """The norm of each row of an array or a sparse matrix, also where squares leave the doubles."""
-    X = X.tocsr() if sparse.issparse(X) else X
+    """The norm of each row of an array or a sparse matrix in compressed form, also where squares leave the doubles."""
     with np.errstate(over="ignore"):
         if sparse.issparse(X):
             squares = np.append(np.square(X.data, dtype=np.float64), 0.0)

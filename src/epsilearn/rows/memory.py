@@ -25,7 +25,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.losses import Loss, Squared
 from epsilearn.losses.interface import UNIT
 from epsilearn.rows import passes
-from epsilearn.rows.bounds import Bounds, row_norms, without_giants
+from epsilearn.rows.bounds import Bounds, without_giants
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
 
 __all__ = ["DenseRows", "SparseRows", "as_rows"]
@@ -77,7 +77,7 @@ class _MemoryRows(ABC):
             value += part_value
             gradient += part_gradient
         length = float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * UNIT)
-        error = self._rounding(loss, length, self._terms)
+        error = self._rounding(loss, length, self._terms, code is not None)
         return Sums(value / self.n, gradient / self.n, error)
 
     def _remember(self, loss: Loss) -> None:
@@ -89,11 +89,12 @@ class _MemoryRows(ABC):
 
     def rounding(self, loss: Loss, weight_norm: float) -> float:
         """The bound on the gradient's rounding error at any point of at most this norm. Public."""
-        # Of sparse rows too any might have an entry in every column: how many the longest has is private.
-        return self._rounding(loss, weight_norm, self._features)
+        # The worst that any rows could need. How many entries the longest sparse row has is private, and so is
+        # whether a giant among the rows made for a copy, which may be read in another way.
+        return max(self._rounding(loss, weight_norm, self._features, compiled) for compiled in (False, True))
 
-    def _rounding(self, loss: Loss, weight_norm: float, terms: int) -> float:
-        rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
+    def _rounding(self, loss: Loss, weight_norm: float, terms: int, compiled: bool) -> float:
+        rows, additions = self._stretch(compiled)
         additions += math.ceil(self.n / rows)
         return passes.gradient_error(loss, terms + 1, additions, self.norm, weight_norm)
 
@@ -125,7 +126,7 @@ class _MemoryRows(ABC):
         """The sums of x x' and x y."""
         loss = Squared()
         gradient = self.sums(loss, np.zeros(self.d)).gradient
-        rows, additions = self._stretch(self._compiled and passes.code_of(loss) is not None)
+        rows, additions = max(self._stretch(False), self._stretch(True), key=lambda s: s[1] + self.n / s[0])
         # The curvature is exactly one: each addend is a product of entries rounded once, and then passes through
         # additions within its stretch, between the stretches, and the two roundings of dividing by n and back.
         longest = max(additions + math.ceil(self.n / rows), _OUTER_STRETCH + math.ceil(self.n / _OUTER_STRETCH))
@@ -205,7 +206,7 @@ class DenseRows(_MemoryRows):
 
     def __init__(self, X: Any, target: Array, bounds: Bounds) -> None:
         matrix = _as_matrix(X)
-        self._X, norms = without_giants(matrix, row_norms(matrix))
+        self._X, norms = without_giants(matrix)
         columns = self._X.shape[1]
         super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
 
@@ -268,7 +269,7 @@ class SparseRows(_MemoryRows):
         if matrix.dtype not in (np.float64, np.float32):
             matrix = matrix.astype(np.float64)
         lengths = np.diff(matrix.indptr)
-        self._X, norms = without_giants(matrix, row_norms(matrix))
+        self._X, norms = without_giants(matrix)
         super().__init__(matrix.shape, target, bounds, bounds.factors(norms, lengths), int(lengths.max()))
 
     def part(self, indices: NDArray[np.int64]) -> SparseRows:
