@@ -186,6 +186,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _candidates(self, y: NDArray[Any]) -> tuple[list[tuple[dict[str, Any], Any]], tuple[str, ...]]:
         """Each candidate's settings and estimator, and what its promise assumes besides."""
         settings = list(ParameterGrid(self.grid))
+        if not settings:
+            raise InvalidInput("grid is empty; give at least one setting to try")
         assumptions: tuple[str, ...] = ()
         public = {}
         prefix = _prefix(self.estimator)
