@@ -61,7 +61,7 @@ def private_score(
     >>> import numpy as np
     >>> from sklearn.dummy import DummyClassifier
     >>> from epsilearn import private_score
-    >>> X, y = np.zeros((4000, 1)), np.repeat([0, 1], [1000, 3000])
+    >>> X, y = np.zeros((4000, 1)), np.repeat([0, 1], [800, 3200])
     >>> model = DummyClassifier().fit(X, y)
     >>> release = private_score(model, X, y, epsilon=1.0)
     >>> round(release.value, 1), release.guarantee.epsilon

@@ -88,8 +88,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     >>> search = PrivateSelection(
     ...     LogisticRegression(data_norm=2.0, classes=[False, True]), {"alpha": [0.001, 100.0]}, epsilon=1.0
     ... ).fit(X, y)
-    >>> search.best_params_, search.guarantee_.epsilon
-    ({'alpha': 0.001}, 1.0)
+    >>> list(search.best_params_), search.guarantee_.epsilon
+    (['alpha'], 1.0)
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         candidates, assumptions = self._candidates(y)
         train, judge = self._split(len(y), len(candidates))
         parts = np.array_split(train, len(candidates)) if self.strategy == "parts" else [train] * len(candidates)
-        promise = self._promise((*assumptions, *self._rehearse(X, y, candidates, parts)))
+        promise = self._promise((*assumptions, *self._rehearse(X, y, candidates, parts, judge)))
         if self.strategy == "parts":
             self._fit_parts(X, y, candidates, parts, judge, promise)
         else:
@@ -226,8 +226,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon, delta = self._record_budget()
         return (epsilon, delta) if self.strategy == "parts" else (round_down(exact(epsilon) / 3), 0.0)
 
-    def _rehearse(self, X: Any, y: Any, candidates: list[Any], parts: list[Indices]) -> tuple[str, ...]:
-        """Let each candidate check its rows and plan, up to the debit, and see what it would promise.
+    def _rehearse(self, X: Any, y: Any, candidates: list[Any], parts: list[Indices], judge: Indices) -> tuple[str, ...]:
+        """Let each candidate check its rows, and the judges', and plan, up to the debit, and see what it would promise.
 
         So a bad setting or a bad table costs nothing, and constants that prove less than they claim are refused.
         """
@@ -236,11 +236,13 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for (chosen, model), part in zip(candidates, parts, strict=True):
             ledger = _Rehearsal()
             with suppress(_Rehearsed):
-                self._fit_one(clone(model), X, y, part, epsilon, delta, None, ledger)
+                rows = np.concatenate([part, judge])
+                self._fit_one(clone(model), X, y, rows, epsilon, delta, None, ledger)
             planned = ledger.promise
             if planned is None or planned.epsilon > epsilon or planned.delta > delta:
                 raise InvalidInput(f"the candidate {chosen} does not promise its budget; use calibration='tight'")
-            assumptions += planned.assumptions
+            # Each candidate has its own alpha, and the judges are no part of its rows.
+            assumptions += tuple(a for a in planned.assumptions if not a.startswith("alpha used"))
         return assumptions
 
     def _fit_one(

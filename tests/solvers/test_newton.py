@@ -298,3 +298,56 @@ def test_the_steps_of_large_problems_need_no_matrix():
     rows = as_rows(X, np.sign(generator.normal(size=80)), Bounds(1.0, intercept=0.0))
     rows.hessian = None  # forming it would be an error
     assert minimise(Problem(rows, Logistic(), 1e-3), 1e-10).certificate <= 1e-10
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared(1.0)], ids=repr)
+def test_a_strength_below_the_hessians_rounding(loss):
+    """Either solved or a ConvergenceError: LAPACK's own error says at which column the data gave out."""
+    rows = as_rows(np.ones((40, 3)), np.where(np.arange(40) % 2, 1.0, -1.0), Bounds(2.0))
+    try:
+        assert minimise(Problem(rows, loss, 1e-18), 1e-9, limit=200).certificate <= 1e-9
+    except ConvergenceError as error:
+        assert "minor" not in str(error)  # noqa: PT017
+
+
+# ---------------------------------------------------------------- a start from some of the rows
+
+
+def many(misleading: bool, loss: Loss | None = None) -> Problem:
+    """More rows than are solved from scratch; every sixteenth may say the opposite of all others."""
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(33_000, 3))
+    y = np.sign(X[:, 0] + 0.3 * generator.normal(size=33_000))
+    if misleading:
+        y[::16] *= -1
+    rows = as_rows(X, y if loss is None else (y + 1) / 2, Bounds(2.0))
+    loss = loss or Logistic()
+    return Problem(rows, loss, 1e-3, 100 * generator.normal(size=rows.d * loss.outputs))
+
+
+@pytest.mark.parametrize("misleading", [False, True])
+@pytest.mark.parametrize("loss", [None, Softmax(3)], ids=repr)
+def test_a_start_from_some_rows_ends_at_the_minimum_of_all(misleading, loss, monkeypatch):
+    from epsilearn.solvers import newton
+
+    problem = many(misleading, loss)
+    found = minimise(problem, 1e-10)
+    assert found.certificate <= 1e-10
+    assert np.linalg.norm(problem.at(found.coef).gradient) <= 1e-10
+    monkeypatch.setattr(newton, "_MANY_ROWS", 10**9)
+    plain = minimise(problem, 1e-10)
+    assert np.linalg.norm(found.coef - plain.coef) <= 2e-10 / problem.strength
+
+
+def test_a_start_from_some_rows_saves_passes_over_all(monkeypatch):
+    from epsilearn.solvers import newton
+
+    counts = []
+    for fewest in (newton._MANY_ROWS, 10**9):
+        monkeypatch.setattr(newton, "_MANY_ROWS", fewest)
+        problem, passes = many(misleading=False), []
+        sums = problem.rows.sums
+        problem.rows.sums = lambda *args, sums=sums, passes=passes: passes.append(1) or sums(*args)
+        minimise(problem, 1e-8)
+        counts.append(len(passes))
+    assert counts[0] < counts[1]

@@ -179,7 +179,7 @@ def _by_length(loss: LossBounds, rows: int, row_norm: float, strength: float, sc
     # The worst loss at the upper end of each length cell, times that cell's exact probability.
     worst = np.max(bends[None] + shifts[None] * lengths[1:, None] + shifts[None] ** 2 / 2, axis=1)
     beyond = chi2.sf(lengths**2, freedom)
-    mass = (beyond[:-1] - beyond[1:]) @ np.maximum(0, -np.expm1(epsilon - worst)) + beyond[-1]
+    mass = (beyond[:-1] - beyond[1:]) @ -np.expm1(np.minimum(0, epsilon - worst)) + beyond[-1]
     return min(1.0, float(mass) * _SLACK)
 
 
