@@ -134,6 +134,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         self._check()
+        if y is None:
+            raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
         X, y = indexable(np.asarray(X) if isinstance(X, list | tuple) else X, y)
         X = X.tocsr() if hasattr(X, "tocsr") else X
         y = np.asarray(y)
@@ -213,7 +215,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         needed = candidates if self.strategy == "parts" else 1
         if judges < 1 or rows - judges < needed:
             raise InvalidInput(
-                f"{rows} rows are too few for {candidates} candidates and a hold-out of {self.holdout:g}"
+                f"n_samples={rows} is too few for {candidates} candidates and a hold-out of {self.holdout:g}"
             )
         return order[judges:], order[:judges]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -25,16 +23,7 @@ ESTIMATORS = [
 ]
 
 
-def not_yet(estimator: Any) -> dict[str, str]:
-    if not isinstance(estimator, PrivateSelection):
-        return {}
-    return {
-        "check_requires_y_none": "no targets at all are not refused in scikit-learn's words",
-        "check_fit2d_1sample": "one row is not refused in scikit-learn's words",
-    }
-
-
 @pytest.mark.filterwarnings("ignore::epsilearn.errors.PrivacyWarning")
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=not_yet)
+@parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
