@@ -132,6 +132,17 @@ def test_the_noise_of_output_perturbation():
         assert shift >= people * sensitivity / model.noise_.scale * (1 - 1e-9)
 
 
+def test_a_persons_rows_multiply_what_is_proven_of_the_papers_constants():
+    """0.3 for a person with three rows is 0.1 a row; what is proven of that counts three times as well."""
+    X, y = blobs(20, 2)
+    options = {"alpha": 0.01, "data_norm": 1.0, "calibration": "paper", "classes": [0, 1]}
+    one = LogisticRegression(epsilon=0.1, **options).fit(X, y)
+    three = LogisticRegression(epsilon=0.3, rows_per_person=3, **options).fit(X, y)
+    assert three.noise_.scale == pytest.approx(one.noise_.scale, rel=1e-9)
+    assert three.guarantee_.epsilon == pytest.approx(3 * one.guarantee_.epsilon, rel=1e-6)
+    assert three.guarantee_.claimed_epsilon == 0.3
+
+
 @pytest.mark.parametrize("kind", [LogisticRegression, LinearSVC])
 def test_the_papers_constants_come_with_what_is_proven(kind):
     X, y = blobs(20, 2)

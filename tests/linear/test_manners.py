@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from epsilearn import (
 )
 from epsilearn.errors import BudgetExceeded, ConvergenceError, EpsilearnError, PrivacyWarning
 from epsilearn.losses import Huber
+from epsilearn.mechanisms.minimum import drawing_error
 from epsilearn.solvers import minimise
 
 BINARY = {"data_norm": 1.5, "classes": [0, 1]}
@@ -638,6 +640,20 @@ def test_sample_weights_are_refused_with_a_reason(name, book):
 
 def stop_early(monkeypatch) -> None:
     monkeypatch.setattr(erm, "minimise", lambda *args, **options: minimise(*args, **{**options, "limit": 1}))
+
+
+@every_solved_case
+def test_the_solver_is_asked_for_what_the_certificate_leaves(name, monkeypatch):
+    """Noise in the objective is drawn to a grid: that much of the certificate is used up before the solver starts."""
+    plans, targets, execute = [], [], erm.execute
+    monkeypatch.setattr(erm, "minimise", lambda p, target, **o: targets.append(target) or minimise(p, target, **o))
+    monkeypatch.setattr(erm, "execute", lambda plan, *r, **o: plans.append(plan) or execute(plan, *r, **o))
+    X, y = table(name)
+    estimator(name).fit(X, y)
+    (plan,), (target,) = plans, targets
+    spent = drawing_error(plan.law) / len(X) if plan.polish else 0.0
+    assert Fraction(target) + Fraction(spent) <= Fraction(plan.certificate)
+    assert target > 0.5 * plan.certificate
 
 
 @every_solved_case

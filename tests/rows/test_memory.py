@@ -342,13 +342,36 @@ def test_moments_and_their_rounding_against_rational_arithmetic(layout, intercep
 
 
 def test_the_rounding_of_moments_is_counted_where_it_is_worst():
-    """One large row, then thousands whose squares are each lost in the sum: the error is all but linear in n."""
-    X = np.full((2048, 1), 2.0**-27)
-    X[0] = 1.0
-    rows = as_rows(X, np.ones(2048), Bounds(1.0, intercept=0.0))
+    """Each addend a little less than half a unit of the growing sum above 1: all of that is lost, always downwards."""
+    target = 1 + 0.99 * 2.0**-46
+    rows = as_rows(np.ones((256, 1)), np.full(256, target), Bounds(1.001, intercept=0.0))
+    assert (rows._factors == 1).all()
     found = rows.moments()
-    lost = float(sum(Fraction(float(v * f)) ** 2 for v, f in zip(X[:, 0], rows._factors, strict=True))) - 1
-    assert abs(float(found.gram[0, 0]) - 1 - lost) <= found.error * 2048
+    lost = float(256 * Fraction(target) - Fraction(float(found.cross[0])))
+    size = 256 * rows.norm * target
+    assert 40 * 2.0**-53 * size < lost <= found.error * size
+
+
+def test_the_rounding_of_a_gradient_is_counted_where_it_is_worst():
+    """The same sum as a gradient: hundreds of additions, each of which loses something."""
+    target = 1 + 0.99 * 2.0**-46
+    rows = as_rows(np.ones((256, 1)), np.full(256, target), Bounds(1.001, intercept=0.0))
+    sums = rows.sums(Squared(1.0001), np.zeros(1))
+    lost = float(Fraction(target) + Fraction(float(sums.gradient[0])))
+    assert 40 * 2.0**-53 < lost <= sums.error
+
+
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
+def test_a_losss_own_rounding_is_counted(make):
+    class Rough(Logistic):
+        def slope_rounding(self, score: float) -> float:
+            return 1e-6 * (1 + score)
+
+    X, y, coef = table(n=50, d=3)
+    rows = as_rows(make(X), y, Bounds(2.0))
+    reach = rows.norm * float(np.linalg.norm(coef[:4]))
+    assert rows.sums(Rough(), coef[:4]).error >= rows.norm * 1e-6 * (1 + reach)
+    assert rows.rounding(Rough(), 7.0) >= rows.norm * 1e-6 * (1 + 7 * rows.norm)
 
 
 # ---------------------------------------------------------------- which matrices are formed
