@@ -679,18 +679,24 @@ def test_a_model_whose_fit_failed_says_that_it_is_not_fitted(name, monkeypatch):
         model.predict(X)
 
 
-@pytest.mark.parametrize("name", ["logistic", "huber"])
-def test_a_refit_that_fails_leaves_no_mixture(name, monkeypatch):
-    """Either the old model, whole, or none: never old weights with new bounds."""
+@pytest.mark.parametrize("name", ["logistic", "huber", "moments", "convex, huber"])
+def test_a_refit_that_fails_leaves_no_model(name, monkeypatch):
+    """Not the old weights under new bounds, nor the old model under a new number of columns."""
     X, y = table(name)
     model = estimator(name).fit(X, y)
-    before = model.predict(10 * X)
-    stop_early(monkeypatch)
-    model.set_params(data_norm=0.01, alpha=1e-6, epsilon=50.0)
-    with pytest.raises(ConvergenceError):
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((200, 5), math.nan), y)
+    assert not {"coef_", "guarantee_", "_bounds_", "classes_"} & set(vars(model))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    if name in SOLVED:
         model.fit(X, y)
-    if hasattr(model, "coef_"):
-        np.testing.assert_array_equal(model.predict(10 * X), before)
+        stop_early(monkeypatch)
+        model.set_params(data_norm=0.01, alpha=1e-6, epsilon=50.0)
+        with pytest.raises(ConvergenceError):
+            model.fit(X, y)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
 
 
 @every_solved_case
