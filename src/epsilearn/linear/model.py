@@ -31,7 +31,7 @@ _PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax)
 _INTERCEPT_SHARE = 0.15
 
 
-def public_bound(name: str, given: float | None) -> float:
+def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
     """A public bound as given, or the constant 1 with a warning. Never anything read off the data."""
     if given is not None:
         return check_positive(name, given)
@@ -39,7 +39,7 @@ def public_bound(name: str, given: float | None) -> float:
         f"{name} was not given: 1.0 is used, and whatever lies beyond it is brought inside. Pass {name} explicitly, "
         "as a number you know without looking at the data",
         PrivacyWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )
     return 1.0
 
@@ -135,7 +135,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return weights
 
     def _public_bounds(self) -> Bounds:
-        norm = public_bound("data_norm", self.data_norm)
+        norm = public_bound("data_norm", self.data_norm, stacklevel=5)
         return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
 
     def _strength(self, loss: Loss, table: erm.Table) -> float:
