@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from epsilearn.evaluation import private_score as private_score
     from epsilearn.explanation import explain as explain
     from epsilearn.guarantee import Guarantee as Guarantee
+    from epsilearn.lasso import Lasso as Lasso
+    from epsilearn.lasso import SparseLogisticRegression as SparseLogisticRegression
     from epsilearn.ledger import Ledger as Ledger
     from epsilearn.linear import ConvexERM as ConvexERM
     from epsilearn.linear import LinearRegression as LinearRegression
@@ -37,11 +39,13 @@ _HOMES = {
     "ConvexERM": "linear",
     "GaussianProcess": "mechanisms",
     "Guarantee": "guarantee",
+    "Lasso": "lasso",
     "Ledger": "ledger",
     "LinearRegression": "linear",
     "LinearSVC": "linear",
     "LogisticRegression": "linear",
     "PrivateSelection": "selection",
+    "SparseLogisticRegression": "lasso",
     "compose": "composition",
     "excess_risk_bound": "calibration.learning",
     "explain": "explanation",

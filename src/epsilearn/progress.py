@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["fitting"]
+__all__ = ["fitting", "stepping"]
 
 _PATIENCE = 2.0  # seconds before a bar appears by itself
 
@@ -28,35 +28,59 @@ def fitting(verbose: bool | None, certificate: float) -> Iterator[Callable[[floa
     certificate : float
         The norm at which the solver is done.
     """
+    with _bar(verbose) as show:
+        yield None if show is None else _Digits(certificate, show).update
+
+
+@contextmanager
+def stepping(verbose: bool | None, steps: int) -> Iterator[Callable[[int], None] | None]:
+    """Yield what a path is to tell the number of its step to, or None if nobody watches; else like `fitting`."""
+    with _bar(verbose) as show:
+        yield None if show is None else lambda step: show((step + 1) / steps)
+
+
+@contextmanager
+def _bar(verbose: bool | None) -> Iterator[Callable[[float], None] | None]:
+    """What to tell the share done so far to."""
     if verbose is False or (verbose is None and not sys.stderr.isatty()):
         yield None
         return
-    bar = _Bar(certificate, time.monotonic() + (0.0 if verbose else _PATIENCE))
+    bar = _Bar(time.monotonic() + (0.0 if verbose else _PATIENCE))
     try:
-        yield bar.update
+        yield bar.show
     finally:
         bar.close()
 
 
-class _Bar:
+class _Digits:
     """Digits of the gradient norm gained so far, out of those needed."""
 
-    def __init__(self, certificate: float, appears: float) -> None:
-        self._certificate, self._appears = certificate, appears
+    def __init__(self, certificate: float, show: Callable[[float], None]) -> None:
+        self._certificate, self._show = certificate, show
         self._first = math.nan
-        self._progress: Progress | None = None
 
     def update(self, norm: float) -> None:
         if math.isnan(self._first):
             self._first = norm
+        needed = math.log(max(self._first / self._certificate, 2.0))
+        gained = math.log(max(self._first / norm, 1.0))
+        self._show(min(gained / needed, 1.0))
+
+
+class _Bar:
+    """A bar that appears after a while."""
+
+    def __init__(self, appears: float) -> None:
+        self._appears = appears
+        self._progress: Progress | None = None
+
+    def show(self, share: float) -> None:
         if self._progress is None:
             if time.monotonic() < self._appears:
                 return
             self._progress = _progress()
             self._task = self._progress.add_task("fitting", total=1.0)
-        needed = math.log(max(self._first / self._certificate, 2.0))
-        gained = math.log(max(self._first / norm, 1.0))
-        self._progress.update(self._task, completed=min(gained / needed, 1.0))
+        self._progress.update(self._task, completed=share)
 
     def close(self) -> None:
         if self._progress is not None:

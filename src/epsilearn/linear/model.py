@@ -22,9 +22,9 @@ from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.rows.bounds import without_giants
 
-__all__ = ["PrivateLinearModel", "public_bound"]
+__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "public_bound"]
 
-_TYPES = [np.float64, np.float32]
+FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
 _PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax)
 # The intercept's column, as a share of `data_norm`: long enough to be learned, short enough to cost 1 % of noise.
@@ -58,7 +58,39 @@ def _without_values(message: str) -> str:
     return message
 
 
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateModel(BaseEstimator):  # type: ignore[misc]
+    """What every private estimator shares: how private rows come in, and what it tells scikit-learn."""
+
+    def _validated(self, X: Any, y: Any, unsupported: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+        """Features and targets in the shape the rows want, without a copy where possible; an error costs nothing."""
+        if "sample_weight" in unsupported:
+            raise TypeError(
+                "sample_weight is not supported: a weight would multiply what one record can reveal. "
+                "Leave it out, or repeat no row"
+            )
+        if unsupported:
+            raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
+        # A fit that fails must not leave an earlier one's model behind under new bounds or labels.
+        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
+            delattr(self, name)
+        fault = ""
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", **{"dtype": FLOATS, **options})
+        except ValueError as error:
+            fault = _without_values(str(error))
+        # Raised out here: the error that was caught may carry private values along.
+        if fault:
+            raise InvalidInput(fault)
+        return X, y
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+
+class PrivateLinearModel(PrivateModel):
     """Weights that minimise a regularised convex loss, released with a promise."""
 
     epsilon: float
@@ -78,28 +110,6 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     guarantee_: Guarantee
     noise_: NoiseLaw
     alpha_: float
-
-    def _validated(self, X: Any, y: Any, unsupported: dict[str, Any], **options: Any) -> tuple[Any, Any]:
-        """Features and targets in the shape the rows want, without a copy where possible; an error costs nothing."""
-        if "sample_weight" in unsupported:
-            raise TypeError(
-                "sample_weight is not supported: a weight would multiply what one record can reveal. "
-                "Leave it out, or repeat no row"
-            )
-        if unsupported:
-            raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
-        # A fit that fails must not leave an earlier one's model behind under new bounds or labels.
-        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
-            delattr(self, name)
-        fault = ""
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_TYPES, **options)
-        except ValueError as error:
-            fault = _without_values(str(error))
-        # Raised out here: the error that was caught may carry private values along.
-        if fault:
-            raise InvalidInput(fault)
-        return X, y
 
     def _fit_weights(self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...]) -> Array:
         """Plan, debit, draw, solve, release: the weights as an array of shape (outputs, columns)."""
@@ -161,14 +171,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=_TYPES, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
         X, norms = without_giants(X)
         factors = self._bounds_.factors(norms, X.shape[1])
         scores: Array = (X @ np.atleast_2d(self.coef_).T) * factors[:, None] + self.intercept_
         return scores
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags

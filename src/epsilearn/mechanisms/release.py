@@ -36,8 +36,8 @@ class NoiseLaw:
 
     Attributes
     ----------
-    kind : {"laplace", "k-norm", "gaussian"}
-        The family.
+    kind : {"laplace", "k-norm", "gaussian", "gumbel"}
+        The family; "gumbel" is the exponential mechanism's, on the scores it chooses by.
     scale : float
         Its scale.
     dimension : int
@@ -54,7 +54,12 @@ class NoiseLaw:
     @property
     def deviation(self) -> float:
         """The standard deviation of the noise in one coordinate."""
-        factor = {"laplace": np.sqrt(2), "gaussian": 1.0, "k-norm": np.sqrt(self.dimension + 1)}[self.kind]
+        factor = {
+            "laplace": np.sqrt(2),
+            "gaussian": 1.0,
+            "k-norm": np.sqrt(self.dimension + 1),
+            "gumbel": np.pi / np.sqrt(6),
+        }[self.kind]
         return float(self.scale * factor)
 
     def half_width(self, confidence: float) -> float:
@@ -66,6 +71,8 @@ class NoiseLaw:
         30.0
         """
         check_probability("confidence", confidence)
+        if self.kind == "gumbel":
+            raise TypeError("a choice has no noise of its own; only released numbers have an interval")
         if self.kind == "laplace":
             width = stats.laplace.isf((1 - confidence) / 2, scale=self.scale)
         elif self.kind == "gaussian":

@@ -52,6 +52,11 @@ class Uniform:
             self._known = bits
         return self._prefix, self._known
 
+    def ball(self, bits: int) -> arb:
+        """A ball around the variate, from at least its first ``bits`` digits."""
+        digits, known = self.digits(bits)
+        return arb((fmpz(2 * digits + 1), -known - 1), (fmpz(1), -known - 1))
+
     def tail(self, bits: int) -> tuple[arb, bool]:
         """The distance to the nearer end of [0, 1], as a ball, and whether that end is the upper one."""
         digits, known = self.digits(bits)

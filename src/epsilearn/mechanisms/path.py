@@ -1,0 +1,124 @@
+"""Private steps of a path: which corner next, or a noisy gradient; the debit comes before the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from epsilearn.balls import ball
+from epsilearn.guarantee import Guarantee
+from epsilearn.mechanisms.release import NoiseLaw, Spender, spending
+from epsilearn.noise.bits import BitSource, SeededBits
+from epsilearn.noise.choice import noisy_argmax, prepare
+from epsilearn.noise.door import check_scale, grid_of, release
+from epsilearn.noise.door import prepare as prepare_door
+from epsilearn.noise.lottery import ColumnLottery, Columns, draw_ticket
+from epsilearn.noise.quantiles import LAPLACE, NORMAL
+from epsilearn.noise.variates import Constant
+
+__all__ = ["LinearScores", "PrivateSteps", "private_steps"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_UNIT = 2.0**-53
+
+
+class LinearScores(Protocol):
+    """Numbers ``first * moved + second * still``, one for each column; ``moved`` is zero where not ``touched``."""
+
+    @property
+    def moved(self) -> Integers: ...
+    @property
+    def still(self) -> Integers: ...
+    @property
+    def first(self) -> Fraction: ...
+    @property
+    def second(self) -> Fraction: ...
+    @property
+    def touched(self) -> Integers: ...
+
+
+@dataclass(frozen=True)
+class PrivateSteps:
+    """The private part of each step. It holds live noise: it is made for one path and never leaves it."""
+
+    scale: float
+    source: BitSource
+    lottery: ColumnLottery
+
+    def column(self, scores: LinearScores, size: Fraction, signed: bool) -> int:
+        """A column with probability proportional to exp(-size * score / scale), or that of its negative, exactly.
+
+        Where ``signed``, twice the column, plus 1 for the negative.
+        """
+        factor = -size / Fraction(self.scale)
+        columns = Columns(
+            scores.moved, scores.still, factor * scores.first, factor * scores.second, scores.touched, signed
+        )
+        return self.lottery.draw(columns)
+
+    def corner(self, points: Array, sums: Integers, unit: Fraction) -> int:
+        """A row of ``points`` with probability proportional to exp(-unit * <point, sums> / scale), exactly.
+
+        ``sums`` are below 2**53.
+        """
+        factor = -unit / Fraction(self.scale)
+        values = sums.astype(np.float64)
+        logits = float(factor) * (points @ values)
+        size = float(np.max(np.abs(points) @ np.abs(values), initial=0.0)) * abs(float(factor))
+        error = (points.shape[1] + 8) * _UNIT * size * (1 + 1e-6)
+
+        def exactly() -> list[arb]:
+            whole = [ball(int(s)) for s in sums]
+            return [
+                ball(factor) * sum((ball(float(p)) * w for p, w in zip(point, whole, strict=True) if p), arb(0))
+                for point in points
+            ]
+
+        return draw_ticket(logits, error, exactly, self.source)
+
+    def laplace_corner(self, scores: Array) -> int:
+        """The index of the least score + Laplace noise, exactly."""
+        return noisy_argmax(-scores, self.scale, self.source, LAPLACE)
+
+    def gradient(self, sums: Integers, unit: float) -> Array:
+        """Whole sums plus Gaussian noise of deviation ``scale / unit``, through the door, times ``unit``."""
+        deviation = check_scale(self.scale / unit * (1 + 2.0**-50))
+        values = sums.astype(np.float64)
+        noisy = release(values, Constant(deviation), NORMAL, self.source, grid_of(deviation))
+        return noisy * unit
+
+
+@contextmanager
+def private_steps(
+    law: NoiseLaw,
+    promise: Guarantee,
+    ledger: Spender | None,
+    purpose: str,
+    random_state: Any,
+) -> Iterator[tuple[PrivateSteps, Guarantee]]:
+    """Debit, then hand out the steps of one path and the stamped promise."""
+    check_scale(law.scale)
+    _PREPARE[law.kind](law.dimension)
+    with spending(promise, ledger, purpose, random_state) as (source, stamped):
+        yield PrivateSteps(law.scale, source, ColumnLottery(source)), stamped
+
+
+def _prepare_lottery(dimension: int) -> None:  # noqa: ARG001 - the same for any number of columns
+    one = np.zeros(1, np.int64)
+    ColumnLottery(SeededBits(0)).draw(Columns(one, one, Fraction(1), Fraction(1), one, True))
+
+
+_PREPARE: dict[str, Callable[[int], None]] = {
+    "gumbel": _prepare_lottery,
+    "laplace": lambda dimension: prepare(dimension, LAPLACE),
+    "gaussian": lambda dimension: prepare_door(dimension, NORMAL),
+}

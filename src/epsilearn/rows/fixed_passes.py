@@ -1,0 +1,125 @@
+"""Compiled passes over rows of whole numbers. Every sum is exact, so its order does not matter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from epsilearn.compiled import compiled
+from epsilearn.exponentials import exponentials
+
+__all__ = [
+    "LOGISTIC",
+    "SQUARED",
+    "dense_combine",
+    "dense_product",
+    "quantise",
+    "sparse_combine",
+    "sparse_gather",
+    "sparse_product",
+    "sparse_add",
+    "slopes",
+]
+
+LOGISTIC, SQUARED = range(2)
+
+_STRETCH = 1024
+
+
+@compiled
+def quantise(values, factor, levels, out):  # pragma: no cover - compiled
+    """Whole numbers of levels towards zero, never more than ``levels`` of them."""
+    for i in range(len(values)):
+        scaled = values[i] * factor
+        out[i] = np.int64(min(max(scaled, -levels), levels))
+
+
+@compiled
+def slopes(margins, unit, target, code, steepest, levels, out):  # pragma: no cover - compiled
+    """Each record's slope as a whole number of ``steepest / levels``, cut off at ``levels``: the bound is exact.
+
+    A record's slope depends on its own numbers alone, not on its place among the others.
+    """
+    factor = levels / steepest
+    small, margin = np.empty(_STRETCH), np.empty(_STRETCH)
+    for start in range(0, len(margins), _STRETCH):
+        count = min(_STRETCH, len(margins) - start)
+        if code == LOGISTIC:
+            for i in range(count):
+                margin[i] = margins[start + i] * unit * target[start + i]
+                small[i] = -abs(margin[i])
+            exponentials(small[:count], small)
+        for i in range(count):
+            y = target[start + i]
+            if code == SQUARED:
+                slope = 2.0 * (margins[start + i] * unit - y)
+            else:
+                slope = -y * (small[i] if margin[i] >= 0 else 1.0) / (1.0 + small[i])
+            scaled = np.rint(slope * factor)
+            out[start + i] = np.int64(min(max(scaled, -levels), levels))
+
+
+@compiled
+def dense_combine(Z, weights, out):  # pragma: no cover - compiled
+    """Add the rows, each times its weight."""
+    for i in range(Z.shape[0]):
+        weight = np.int64(weights[i])
+        if weight != 0:
+            for j in range(Z.shape[1]):
+                out[j] += weight * np.int64(Z[i, j])
+
+
+@compiled
+def dense_product(Z, vector, out):  # pragma: no cover - compiled
+    """Each row's product with a vector."""
+    for i in range(Z.shape[0]):
+        total = np.int64(0)
+        for j in range(Z.shape[1]):
+            total += np.int64(Z[i, j]) * vector[j]
+        out[i] = total
+
+
+@compiled
+def sparse_combine(data, indices, indptr, weights, out):  # pragma: no cover - compiled
+    """Add the rows, each times its weight."""
+    for i in range(len(indptr) - 1):
+        weight = np.int64(weights[i])
+        if weight != 0:
+            for k in range(indptr[i], indptr[i + 1]):
+                out[indices[k]] += weight * np.int64(data[k])
+
+
+@compiled
+def sparse_product(data, indices, indptr, vector, out):  # pragma: no cover - compiled
+    """Each row's product with a vector."""
+    for i in range(len(indptr) - 1):
+        total = np.int64(0)
+        for k in range(indptr[i], indptr[i + 1]):
+            total += np.int64(data[k]) * vector[indices[k]]
+        out[i] = total
+
+
+@compiled
+def sparse_gather(data, indices, indptr, start, weights, out):  # pragma: no cover - compiled
+    """The same sums as `sparse_combine`, read by columns; ``out`` belongs to the columns from ``start``."""
+    for j in range(len(out)):
+        total = np.int64(0)
+        for k in range(indptr[start + j], indptr[start + j + 1]):
+            total += np.int64(weights[indices[k]]) * np.int64(data[k])
+        out[j] = total
+
+
+@compiled
+def sparse_add(data, indices, indptr, rows, weights, out, seen, touched, count):  # pragma: no cover - compiled
+    """Add some rows, each times its weight, and note the columns seen for the first time."""
+    for index in range(len(rows)):
+        i, weight = rows[index], np.int64(weights[index])
+        if weight == 0:
+            continue
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            out[j] += weight * np.int64(data[k])
+            if not seen[j]:
+                seen[j] = True
+                touched[count] = j
+                count += 1
+    return count

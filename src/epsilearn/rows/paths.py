@@ -1,0 +1,161 @@
+"""Mean gradients along a path of moves, kept up to date in whole numbers.
+
+A point is ``shrink`` times a vector of whole weights on a few columns. Each gradient here is
+
+    first * moved + second * still,
+
+two vectors of whole numbers that are exact sums over the records, and two public factors. A move adds to the weight
+of one column; what that changes is all that is computed anew.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.rows import fixed_passes as passes
+from epsilearn.rows.fixed import DenseFixedRows, FixedRows, Levels, SparseFixedRows, Touched
+
+__all__ = ["MeanGradient", "Path", "SlopePath", "SquaredPath", "gradient_at"]
+
+Integers = NDArray[np.int64]
+Array = NDArray[np.float64]
+
+_KEPT = 1 << 23  # numbers of remembered products
+
+
+@dataclass(frozen=True)
+class MeanGradient:
+    """``first * moved + second * still``; ``moved`` is zero outside the ``touched`` columns."""
+
+    moved: Integers
+    still: Integers
+    first: Fraction
+    second: Fraction
+    touched: Integers
+
+    def floats(self) -> Array:
+        """The gradient in doubles, each number off by a few roundings of its two terms."""
+        values: Array = float(self.first) * self.moved + float(self.second) * self.still
+        return values
+
+
+class Path(ABC):
+    """The gradient of one loss, at a point that moves along columns."""
+
+    _total: Touched
+    _still: Integers
+
+    @abstractmethod
+    def gradient(self, shrink: Fraction) -> MeanGradient:
+        """The mean gradient at ``shrink`` times the weights moved so far."""
+
+    @abstractmethod
+    def move(self, column: int, weight: int) -> None:
+        """Add ``weight`` to a column."""
+
+
+class SquaredPath(Path):
+    """The mean of (<x, theta> - y)**2: its gradient is affine, so only the moved column's rows matter.
+
+    ``moved`` is the sum over records of z <z, weights>, ``still`` that of z y, in levels.
+    """
+
+    def __init__(self, rows: FixedRows, target: Array, levels: Levels) -> None:
+        self._rows, self._levels = rows, levels
+        self._still = rows.combine(levels.cut(target))
+        self._total = Touched(rows.d)
+        # A column chosen again moves the same numbers again. Sparse rows are read anew: that is as quick.
+        self._known: OrderedDict[int, Integers] = OrderedDict()
+
+    def gradient(self, shrink: Fraction) -> MeanGradient:
+        unit = self._rows.levels.unit
+        first = 2 * unit * unit * shrink / self._rows.n
+        second = -2 * unit * self._levels.unit / self._rows.n
+        return MeanGradient(self._total.values, self._still, first, second, self._total.columns)
+
+    def move(self, column: int, weight: int) -> None:
+        if isinstance(self._rows, DenseFixedRows):
+            self._total.values += weight * self._products(column)
+            self._total.touch_all()
+            return
+        where, values = self._rows.column(column)
+        self._rows.add(where, weight * values, self._total)
+
+    def _products(self, column: int) -> Integers:
+        if column not in self._known:
+            self._known[column] = self._rows.combine(self._rows.column(column)[1])
+            if len(self._known) * self._rows.d > _KEPT and len(self._known) > 1:
+                self._known.popitem(last=False)
+        self._known.move_to_end(column)
+        return self._known[column]
+
+
+class SlopePath(Path):
+    """The mean of a loss of bounded slope: each record's slope is a whole number of levels.
+
+    ``still`` is the sum over records of z times the slope at zero, ``moved`` what has changed since. Shrinking moves
+    every score that is not zero, so all records ever reached are looked at again; those whose slope stays on its
+    level cost nothing more.
+    """
+
+    def __init__(self, rows: FixedRows, target: Array, code: int, levels: Levels) -> None:
+        self._rows, self._target, self._code, self._levels = rows, target, code, levels
+        self._scores = np.zeros(rows.n, np.int64)
+        self._reached = np.zeros(rows.n, np.bool_)
+        self._slopes = self._slopes_at(np.arange(rows.n), Fraction(0))
+        self._still = rows.combine(self._slopes)
+        self._total = Touched(rows.d)
+
+    def gradient(self, shrink: Fraction) -> MeanGradient:
+        self._renew(shrink)
+        factor = self._rows.levels.unit * self._levels.unit / self._rows.n
+        return MeanGradient(self._total.values, self._still, factor, factor, self._total.columns)
+
+    def move(self, column: int, weight: int) -> None:
+        where, values = self._rows.column(column)
+        self._scores[where] += weight * values
+        self._reached[where] = True
+
+    def _renew(self, shrink: Fraction) -> None:
+        reached = np.flatnonzero(self._reached)
+        renewed = self._slopes_at(reached, shrink)
+        change = renewed - self._slopes[reached]
+        changed = np.flatnonzero(change)
+        rows, change = reached[changed], change[changed]
+        self._slopes[reached] = renewed
+        if self._few(rows):
+            self._rows.add(rows, change, self._total)
+        elif len(rows):
+            np.subtract(self._rows.combine(self._slopes), self._still, out=self._total.values)
+            self._total.touch_all()
+
+    def _few(self, rows: Integers) -> bool:
+        """Whether adding these rows one by one is cheaper than reading all columns."""
+        return isinstance(self._rows, SparseFixedRows) and 2 * self._rows.entries(rows) < self._rows.size
+
+    def _slopes_at(self, rows: Integers, shrink: Fraction) -> Integers:
+        return _slopes(
+            self._scores[rows], self._rows.levels.unit * shrink, self._target[rows], self._code, self._levels
+        )
+
+
+def gradient_at(rows: FixedRows, point: Array, scale: float, target: Array, code: int, levels: Levels) -> Integers:
+    """The sum over records of z times the slope at any point, in levels.
+
+    ``scale`` is a bound on the point's l1 norm: the point is cut to a grid far below it, so that scores are exact too.
+    """
+    grid = Levels(scale, 1 << 40)
+    scores = rows.product(grid.cut(point))
+    return rows.combine(_slopes(scores, rows.levels.unit * grid.unit, target, code, levels))
+
+
+def _slopes(scores: Integers, unit: Fraction, target: Array, code: int, levels: Levels) -> Integers:
+    out = np.empty(len(scores), np.int64)
+    passes.slopes(scores, float(unit), target, code, levels.bound, float(levels.count), out)
+    return out
