@@ -664,6 +664,15 @@ def test_a_constant_answer_in_a_symmetric_set_is_refused():
         probe(Stuck(), P)
 
 
+def test_a_corner_worse_than_another_answer_is_refused():
+    class Reversed(Simplex):
+        def minimiser(self, direction):
+            return super().minimiser(-direction)
+
+    with pytest.raises(InvalidInput, match="argmin"):
+        probe(Reversed(), P)
+
+
 def test_a_probe_asks_about_copies():
     """A minimiser that spoils its argument afterwards must not change what its answer is measured by."""
 

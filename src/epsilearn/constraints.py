@@ -24,7 +24,7 @@ from epsilearn.errors import InvalidInput
 
 __all__ = [
     "ConstraintSet", "CoordinateCorners", "Corners", "GroupBall", "L1Ball", "L2Ball", "LqBall", "PointCorners",
-    "Polytope", "Simplex", "named_set", "probe",
+    "OWN_SETS", "Polytope", "Simplex", "named_set", "probe",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -528,6 +528,10 @@ def _distance_to_hull(vertices: Array, point: Array) -> float:
         return math.inf
     shares = np.maximum(found.x[:-1], 0)
     return float(np.abs(shares @ vertices / shares.sum() - point).max())
+
+
+# Sets whose oracles need no probing.
+OWN_SETS = (L1Ball, Simplex, L2Ball, LqBall, GroupBall, Polytope)
 
 
 def named_set(name: str, radius: float) -> ConstraintSet:

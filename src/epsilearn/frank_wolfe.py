@@ -22,7 +22,7 @@ from epsilearn.calibration import frank_wolfe as calibration
 from epsilearn.calibration.additive import gaussian_shift
 from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.composition import Composite
-from epsilearn.constraints import ConstraintSet, CoordinateCorners, Corners, PointCorners, probe
+from epsilearn.constraints import OWN_SETS, ConstraintSet, CoordinateCorners, Corners, PointCorners, probe
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.path import PrivateSteps, private_steps
@@ -144,7 +144,8 @@ def plan(
     if calibrated not in ("tight", "paper"):
         raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibrated!r}")
     constraint.check(table.columns)
-    probe(constraint, table.columns)
+    if type(constraint) not in OWN_SETS:
+        probe(constraint, table.columns)
     corners = _corners(constraint, table.columns, method)
     reach = _reach(constraint, corners, table)
     walk = _Walk(bounds, table, constraint, corners, reach, epsilon, delta, rows_per_person)

@@ -32,18 +32,24 @@ _UNIT = 2.0**-53
 
 
 class LinearScores(Protocol):
-    """Numbers ``first * moved + second * still``, one for each column; ``moved`` is zero where not ``touched``."""
+    """Numbers ``first * moved + second * still``, one for each column; see `epsilearn.noise.lottery.Columns`."""
 
     @property
-    def moved(self) -> Integers: ...
+    def count(self) -> int: ...
+    @property
+    def present(self) -> Integers: ...
     @property
     def still(self) -> Integers: ...
+    @property
+    def touched(self) -> Integers: ...
+    @property
+    def moved(self) -> Integers: ...
     @property
     def first(self) -> Fraction: ...
     @property
     def second(self) -> Fraction: ...
     @property
-    def touched(self) -> Integers: ...
+    def generation(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,9 @@ class PrivateSteps:
         """
         factor = -size / Fraction(self.scale)
         columns = Columns(
-            scores.moved, scores.still, factor * scores.first, factor * scores.second, scores.touched, signed
-        )
+            scores.count, scores.present, scores.still, scores.touched, scores.moved, factor * scores.first,
+            factor * scores.second, scores.generation, signed,
+        )  # fmt: skip
         return self.lottery.draw(columns)
 
     def corner(self, points: Array, sums: Integers, unit: Fraction) -> int:
@@ -114,7 +121,7 @@ def private_steps(
 
 def _prepare_lottery(dimension: int) -> None:  # noqa: ARG001 - the same for any number of columns
     one = np.zeros(1, np.int64)
-    ColumnLottery(SeededBits(0)).draw(Columns(one, one, Fraction(1), Fraction(1), one, True))
+    ColumnLottery(SeededBits(0)).draw(Columns(1, one, one, one, one, Fraction(1), Fraction(1), 0, True))
 
 
 _PREPARE: dict[str, Callable[[int], None]] = {

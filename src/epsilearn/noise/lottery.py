@@ -23,40 +23,55 @@ from epsilearn.exponentials import EXPONENTIAL_ERROR, exponentials
 from epsilearn.noise import weights as passes
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.variates import FIRST_BITS, Uniform, refine
+from epsilearn.threads import in_threads
 
 __all__ = ["ColumnLottery", "Columns", "draw_ticket"]
 
+Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
+_WORTH = 1 << 18  # columns that are worth a thread
 _SLACK = 1.0 + 2.0**-20  # covers the roundings of the bound itself
 # The ranges of logits and totals in which no weight that matters is lost at the ends of the doubles.
 _NEAR, _HIGHEST = 300.0, 500.0
 _LEAST, _MOST = 2.0**-200, 2.0**900
-_VANISHED = 2.0**-1000  # what a weight beyond the doubles' range is taken for, and a bound on it
+_VANISHED = 2.0**-1000  # a bound on a weight beyond the doubles' range, and on what it is taken for
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Logits ``first * moved + second * still``, of exact numbers, one for each column.
+    """Logits ``first * moved + second * still``, of exact numbers, one for each column that is present.
 
     Attributes
     ----------
-    moved, still : arrays of int64
-        Below 2**62. ``moved`` may change from draw to draw, ``still`` never does.
-    first, second : Fraction
-        Their factors. ``second`` never changes.
+    count : int
+        How many columns there are, present or absent. The absent ones have logit 0.
+    present : array of int64
+        The columns that are present, increasing.
+    still : array of int64
+        One number for each of them, below 2**62; the same at every draw.
     touched : array of int64
-        The columns whose ``moved`` is not zero (others may be among them).
+        Which of those present (by position) have a ``moved`` other than zero; it only grows, or starts anew with
+        another ``generation``.
+    moved : array of int64
+        Their numbers, below 2**62.
+    first, second : Fraction
+        The factors; ``second`` is the same at every draw.
+    generation : int
+        Changes when ``touched`` is put into another order.
     signed : bool
         Whether a column stands for two tickets, of its logit and of its negative.
     """
 
-    moved: Integers
+    count: int
+    present: Integers
     still: Integers
+    touched: Integers
+    moved: Integers
     first: Fraction
     second: Fraction
-    touched: Integers
+    generation: int
     signed: bool
 
 
@@ -69,81 +84,148 @@ class ColumnLottery:
 
     def __init__(self, source: BitSource) -> None:
         self._source = source
-        self._shift = math.nan
-        self._size = 0.0
+        self._generation: int | None = None
 
     def draw(self, columns: Columns) -> int:
         """The ticket drawn: a column, or twice the column plus 1 for its negative if ``signed``."""
         uniform = Uniform(self._source)
-        if math.isnan(self._shift):
+        if columns.generation != self._generation:
             self._start(columns)
-        total, most = self._weigh(columns)
-        if not (most - self._shift < _HIGHEST and _LEAST < total < _MOST):
+        total = self._weigh(columns)
+        if not (_LEAST < total < _MOST) or self._overflows(columns):
             self._start(columns)
-            total, _ = self._weigh(columns)
+            total = self._weigh(columns)
         found = self._in_floats(columns, uniform, total)
-        return exact_ticket(uniform, *_classes(columns)) if found is None else found
+        return _exact_column(uniform, columns) if found is None else found
 
     def _start(self, columns: Columns) -> None:
-        """Weigh every column as it stands, relative to the largest if that is far from 1."""
-        count = len(columns.moved)
-        first, second = float(columns.first), float(columns.second)
-        most = passes.largest_logit(columns.moved, columns.still, first, second, columns.signed)
-        self._shift = 0.0 if abs(most) < _NEAR else most
-        self._weights, self._seen = np.empty(count), np.zeros(count, np.bool_)
-        self._still_sums = np.zeros(-(-count // passes.BLOCK))
-        _, self._size = passes.weigh(
-            columns.moved, columns.still, first, second, self._shift, columns.signed, np.arange(count), self._weights,
-            self._still_sums,
+        """Weigh every column as if untouched, relative to the largest logit of all if that is far from 0."""
+        self._generation = columns.generation
+        self._shift = _shift(columns)
+        self._still_weights = np.empty(len(columns.present))
+        self._size = passes.weigh(
+            np.zeros(len(columns.present), np.int64), columns.still, 0.0, float(columns.second), self._shift,
+            columns.signed, self._still_weights,
         )  # fmt: skip
+        self._still_sums = np.empty(max(1, -(-len(columns.present) // passes.BLOCK)))
+        passes.sum_still(self._still_weights, self._still_sums)
+        self._place = np.full(len(columns.present), -1, np.int64)
+        self._known = 0
+        self._touched_still = np.empty(len(columns.present), np.int64)
+        self._weights = np.empty(len(columns.present))
+        each = np.empty(1)
+        exponentials(np.array([-self._shift]), each)
+        self._absent = float(each[0]) * (2 if columns.signed else 1)
+        self._absent_sums = _absent_counts(columns, len(self._still_sums)) * self._absent
 
-    def _weigh(self, columns: Columns) -> tuple[float, float]:
-        """Bring the touched columns' weights and the sums up to date; the total, and the largest touched logit."""
-        passes.touch(columns.touched, self._seen, self._weights, self._still_sums)
-        self._sums = self._still_sums.copy()
-        most, size = passes.weigh(
-            columns.moved, columns.still, float(columns.first), float(columns.second), self._shift, columns.signed,
-            columns.touched, self._weights, self._sums,
-        )  # fmt: skip
+    def _weigh(self, columns: Columns) -> float:
+        """Bring the touched columns' weights and the sums up to date, and return the total."""
+        count = len(columns.touched)
+        if count > self._known:
+            passes.leave_out(columns.touched, self._place, self._known, self._still_weights, self._still_sums)
+            fresh = slice(self._known, count)
+            self._touched_still[fresh] = columns.still[columns.touched[fresh]]
+            self._known = count
+        first, second = float(columns.first), float(columns.second)
+
+        def work(part: slice) -> float:
+            size: float = passes.weigh(
+                columns.moved[part], self._touched_still[part], first, second, self._shift, columns.signed,
+                self._weights[part],
+            )  # fmt: skip
+            return size
+
+        size = max(in_threads(work, count, _WORTH))
         self._size = max(self._size, size)
-        return float(passes.sum_blocks(self._sums)), most
+        self._sums = self._still_sums + self._absent_sums
+        total: float = passes.sum_blocks(columns.touched, self._weights, self._sums)
+        return total
+
+    def _overflows(self, columns: Columns) -> bool:
+        """Whether a touched logit lies so far above the shift that its weight was cut off."""
+        if self._size - self._shift < _HIGHEST:
+            return False
+        factors = float(columns.first), float(columns.second)
+        most: float = passes.largest(columns.moved, self._touched_still[: self._known], *factors, columns.signed)
+        return most - self._shift > _HIGHEST
 
     def _in_floats(self, columns: Columns, uniform: Uniform, total: float) -> int | None:
-        point, margin = _point(uniform, total, self._error(), len(self._weights))
-        column, into = passes.locate(self._weights, self._sums, point, margin)
+        point, margin = _point(uniform, total, self._error(), columns.count)
+        column, into = passes.locate(
+            self._sums, self._still_weights, self._place, self._weights, columns.present, columns.count, self._absent,
+            point, margin,
+        )  # fmt: skip
         if column < 0:
             return None
         if not columns.signed:
             return int(column)
-        logit = float(columns.first) * columns.moved[column] + float(columns.second) * columns.still[column]
         own = np.empty(1)
-        exponentials(np.array([logit - self._shift]), own)
+        exponentials(np.array([self._logit(columns, int(column)) - self._shift]), own)
         if abs(into - own[0]) < margin:
             return None
         return int(2 * column + (into > own[0]))
 
+    def _logit(self, columns: Columns, column: int) -> float:
+        position = int(np.searchsorted(columns.present, column))
+        if position == len(columns.present) or columns.present[position] != column:
+            return 0.0
+        place = self._place[position]
+        moved = float(columns.moved[place]) if place >= 0 else 0.0
+        still = float(columns.still[position])
+        logit: float = float(columns.first) * moved + float(columns.second) * still
+        return logit
+
     def _error(self) -> float:
         """A bound on the relative error of every weight, and of every sum of weights."""
         # Factors, whole numbers and products are each rounded once, the sum and the difference with the shift too.
-        logit = 8 * _UNIT * (self._size + abs(self._shift))
-        return (2 * EXPONENTIAL_ERROR + logit + 2 * (passes.BLOCK + 16) * _UNIT) * _SLACK
+        logit = 8 * _UNIT * (self._size + 2 * abs(self._shift))
+        bound: float = (2 * EXPONENTIAL_ERROR + logit + 3 * (passes.BLOCK + 16) * _UNIT) * _SLACK
+        return bound
 
 
-def draw_ticket(logits: NDArray[np.float64], error: float, exactly: Callable[[], list[arb]], source: BitSource) -> int:
+def _shift(columns: Columns) -> float:
+    """The largest logit of all tickets, or 0 if it is near: what weights are taken relative to."""
+    logits = float(columns.second) * columns.still
+    logits[columns.touched] += float(columns.first) * columns.moved
+    largest = float(np.abs(logits).max(initial=0.0) if columns.signed else logits.max(initial=-math.inf))
+    if len(columns.present) < columns.count:
+        largest = max(largest, 0.0)
+    return 0.0 if abs(largest) < _NEAR else largest
+
+
+def _absent_counts(columns: Columns, blocks: int) -> Array:
+    """How many absent columns lie in each block: after its first column, in the first block also before it."""
+    starts = np.append(columns.present[:: passes.BLOCK][:blocks], columns.count)
+    starts[0] = 0
+    if len(starts) == 1:
+        starts = np.array([0, columns.count])
+    held = np.full(blocks, passes.BLOCK)
+    held[-1] = len(columns.present) - passes.BLOCK * (blocks - 1)
+    counts: Array = (np.diff(starts) - held).astype(np.float64)
+    return counts
+
+
+def draw_ticket(logits: Array, error: float, exactly: Callable[[], list[arb]], source: BitSource) -> int:
     """Draw from tickets whose logits are known within ``error``; ``exactly`` gives them as balls when floats tie."""
     uniform = Uniform(source)
     shift = float(logits.max())
     weights = np.empty(len(logits))
     exponentials(logits - shift, weights)
-    sums = np.add.reduceat(weights, np.arange(0, len(weights), passes.BLOCK))
-    total = float(passes.sum_blocks(sums))
+    boundaries = np.cumsum(weights)
+    total = float(boundaries[-1])
     size = float(np.abs(logits).max()) + abs(shift)
-    relative = (EXPONENTIAL_ERROR + 2 * error + 2 * _UNIT * size + (passes.BLOCK + 16) * _UNIT) * _SLACK
+    relative = (EXPONENTIAL_ERROR + 2 * error + 2 * _UNIT * size + (len(logits) + 16) * _UNIT) * _SLACK
     point, margin = _point(uniform, total, relative, len(logits))
-    ticket, _ = passes.locate(weights, sums, point, margin)
-    if ticket >= 0:
-        return int(ticket)
-    return exact_ticket(uniform, np.arange(len(logits)), lambda bits: exactly())  # noqa: ARG005
+    ticket = int(np.searchsorted(boundaries, point, side="right"))
+    below = boundaries[ticket - 1] if ticket > 0 else -math.inf
+    above = boundaries[ticket] if ticket < len(logits) - 1 else math.inf
+    if ticket < len(logits) and below + margin < point < above - margin:
+        return ticket
+
+    def before(count: int, weights: list[arb]) -> arb:
+        return sum(weights[:count], arb(0))
+
+    return _exact_ticket(uniform, exactly, before, len(logits))
 
 
 def _point(uniform: Uniform, total: float, error: float, count: int) -> tuple[float, float]:
@@ -154,38 +236,49 @@ def _point(uniform: Uniform, total: float, error: float, count: int) -> tuple[fl
     return point, margin * _SLACK
 
 
-def _classes(columns: Columns) -> tuple[Integers, Callable[[int], list[arb]]]:
-    """The tickets' classes of equal logits, and those logits as balls."""
-    pairs, position = np.unique(np.stack([columns.moved, columns.still]), axis=1, return_inverse=True)
-    position = position.ravel()
-    tickets = np.column_stack([2 * position, 2 * position + 1]).ravel() if columns.signed else position
+def _exact_column(uniform: Uniform, columns: Columns) -> int:
+    """The same as `ColumnLottery.draw`, in ball arithmetic: columns of equal numbers are weighed once."""
+    moved = np.zeros(len(columns.present), np.int64)
+    moved[columns.touched] = columns.moved
+    pairs, kinds = np.unique(np.stack([moved, columns.still]), axis=1, return_inverse=True)
+    kinds = kinds.ravel()
+    each = 2 if columns.signed else 1
 
-    def logits(bits: int) -> list[arb]:  # noqa: ARG001 - exact at any precision
-        each = [
-            ball(columns.first) * ball(int(moved)) + ball(columns.second) * ball(int(still)) for moved, still in pairs.T
-        ]
-        return [signed for logit in each for signed in (logit, -logit)] if columns.signed else each
+    def logits() -> list[arb]:
+        numbers = [*pairs.T.tolist(), (0, 0)]
+        found = [ball(columns.first) * ball(m) + ball(columns.second) * ball(s) for m, s in numbers]
+        return [signed for logit in found for signed in (logit, -logit)] if columns.signed else found
 
-    return tickets, logits
+    def before(ticket: int, weights: list[arb]) -> arb:
+        column, halves = divmod(ticket, each)
+        position = int(np.searchsorted(columns.present, column))
+        counts = np.bincount(kinds[:position], minlength=len(weights) // each)
+        counts[-1] += column - position
+        total = arb(0)
+        for kind in np.flatnonzero(counts):
+            total += int(counts[kind]) * sum(weights[each * kind : each * (kind + 1)], arb(0))
+        if halves:
+            here = position < len(kinds) and columns.present[position] == column
+            total += weights[2 * (kinds[position] if here else len(weights) // 2 - 1)]
+        return total
+
+    return _exact_ticket(uniform, logits, before, each * columns.count)
 
 
-def exact_ticket(uniform: Uniform, tickets: Integers, logits: Callable[[int], list[arb]]) -> int:
-    """The ticket the variate falls in, in ball arithmetic; ``tickets`` holds each one's class, in order."""
+def _exact_ticket(
+    uniform: Uniform, logits: Callable[[], list[arb]], before: Callable[[int, list[arb]], arb], count: int
+) -> int:
+    """The ticket the variate falls in; ``before(k, weights)`` is the total weight of the first k of them."""
 
     def attempt(bits: int) -> int | None:
-        found = logits(bits)
+        found = logits()
         top = max(float(logit.mid()) for logit in found)
         weights = [(logit - ball(top)).exp() for logit in found]
-
-        def before(ticket: int) -> arb:
-            counts = np.bincount(tickets[:ticket], minlength=len(weights))
-            return sum((int(counts[k]) * weights[k] for k in np.flatnonzero(counts)), arb(0))
-
-        point = uniform.ball(bits) * before(len(tickets))
-        low, high = 0, len(tickets)  # the boundary before `low` lies below the point, that before `high` above it
+        point = uniform.ball(bits) * before(count, weights)
+        low, high = 0, count  # the boundary before `low` lies below the point, that before `high` above it
         while high - low > 1:
             middle = (low + high) // 2
-            boundary = before(middle)
+            boundary = before(middle, weights)
             if boundary < point:
                 low = middle
             elif boundary > point:

@@ -1,8 +1,9 @@
-"""The fused float passes behind `epsilearn.noise.lottery`: exponentials, their sums, and where a point falls.
+"""The fused float passes behind `epsilearn.noise.lottery`: weights, their sums by blocks, and where a point falls.
 
 Plain IEEE additions, multiplications and divisions only, so that every rounding is accounted for. A column stands for
 one ticket of weight exp(logit - shift), or for two of weights exp(logit - shift) and exp(-logit - shift); its logit is
-``first * moved + second * still``, with two whole numbers of its own.
+``first * moved + second * still``, with two whole numbers of its own. Blocks are stretches of the columns that are
+present; the absent ones between them have logit 0 and are never looked at one by one.
 """
 
 from __future__ import annotations
@@ -10,79 +11,94 @@ from __future__ import annotations
 import numpy as np
 
 from epsilearn.compiled import compiled
-from epsilearn.exponentials import exponentials
+from epsilearn.exponentials import exponentials, exponentials_near
 
-__all__ = ["BLOCK", "largest_logit", "locate", "sum_blocks", "touch", "weigh"]
+__all__ = ["BLOCK", "largest", "leave_out", "locate", "sum_blocks", "sum_still", "weigh"]
 
-BLOCK = 256  # columns whose weights are summed by themselves
+BLOCK = 64  # present columns whose weights are summed by themselves
+
 _STRETCH = 1024
+_NEAR = 690.0
 
 
 @compiled
-def largest_logit(moved, still, first, second, signed):  # pragma: no cover - compiled
-    """The largest logit of all tickets."""
+def weigh(moved, still, first, second, shift, signed, weights):  # pragma: no cover - compiled
+    """The columns' weights. Returns a bound on |first * moved| + |second * still|.
+
+    Logits far above the shift are cut off; it is for the caller to see that there are none.
+    """
+    most_moved, most_still = np.int64(0), np.int64(0)
+    for i in range(len(weights)):
+        most_moved = max(most_moved, abs(moved[i]))
+        most_still = max(most_still, abs(still[i]))
+    size = abs(first) * most_moved + abs(second) * most_still
+    near = shift == 0.0 and size < _NEAR
+    logits, down = np.empty(_STRETCH), np.empty(_STRETCH)
+    for start in range(0, len(weights), _STRETCH):
+        count = min(_STRETCH, len(weights) - start)
+        up = weights[start : start + count]
+        for i in range(count):
+            logits[i] = (first * moved[start + i] + second * still[start + i]) - shift
+        if near:
+            exponentials_near(logits[:count], up)
+            if signed:
+                for i in range(count):
+                    up[i] += 1.0 / up[i]
+            continue
+        exponentials(logits[:count], up)
+        if signed:
+            for i in range(count):
+                logits[i] = -2.0 * shift - logits[i]
+            exponentials(logits[:count], down)
+            for i in range(count):
+                up[i] += down[i]
+    return size
+
+
+@compiled
+def largest(moved, still, first, second, signed):  # pragma: no cover - compiled
+    """The largest logit."""
     most = -np.inf
-    for j in range(len(moved)):
-        logit = first * moved[j] + second * still[j]
+    for i in range(len(moved)):
+        logit = first * moved[i] + second * still[i]
         most = max(most, abs(logit) if signed else logit)
     return most
 
 
 @compiled
-def weigh(moved, still, first, second, shift, signed, columns, weights, sums):  # pragma: no cover - compiled
-    """Renew the weights of some columns and add them to their blocks' sums.
-
-    Returns the largest logit and the largest |first * moved| + |second * still|.
-    """
-    most, size = -np.inf, 0.0
-    logits, up, down = np.empty(_STRETCH), np.empty(_STRETCH), np.empty(_STRETCH)
-    for start in range(0, len(columns), _STRETCH):
-        count = min(_STRETCH, len(columns) - start)
-        for i in range(count):
-            j = columns[start + i]
-            a, b = first * moved[j], second * still[j]
-            logit = a + b
-            most = max(most, abs(logit) if signed else logit)
-            size = max(size, abs(a) + abs(b))
-            # A logit far above the shift is caught by its size: the caller starts again with a larger shift.
-            logits[i] = logit - shift
-        exponentials(logits[:count], up)
-        if signed and shift == 0.0:
-            for i in range(count):
-                down[i] = 1.0 / up[i]
-        elif signed:
-            for i in range(count):
-                logits[i] = -2.0 * shift - logits[i]
-            exponentials(logits[:count], down)
-        else:
-            down[:count] = 0.0
-        for i in range(count):
-            j = columns[start + i]
-            weights[j] = up[i] + down[i]
-            sums[j // BLOCK] += weights[j]
-    return most, size
-
-
-@compiled
-def touch(columns, seen, weights, still_sums):  # pragma: no cover - compiled
-    """Take columns seen for the first time out of the sums of those that stand still."""
-    fresh = np.zeros(len(still_sums), np.bool_)
-    for j in columns:
-        if not seen[j]:
-            seen[j] = True
-            fresh[j // BLOCK] = True
-    for block in range(len(still_sums)):
+def leave_out(columns, place, start, weights, sums):  # pragma: no cover - compiled
+    """Give columns touched for the first time a place, and take them out of the sums of those that stand still."""
+    fresh = np.zeros(len(sums), np.bool_)
+    for i in range(start, len(columns)):
+        place[columns[i]] = i
+        fresh[columns[i] // BLOCK] = True
+    for block in range(len(sums)):
         if fresh[block]:
             total = 0.0
             for j in range(block * BLOCK, min((block + 1) * BLOCK, len(weights))):
-                if not seen[j]:
+                if place[j] < 0:
                     total += weights[j]
-            still_sums[block] = total
+            sums[block] = total
 
 
 @compiled
-def sum_blocks(sums):  # pragma: no cover - compiled
-    """The total. What is lost in each addition is kept apart, so that millions of columns cost no accuracy."""
+def sum_still(weights, sums):  # pragma: no cover - compiled
+    """Each block's sum of weights."""
+    for block in range(len(sums)):
+        total = 0.0
+        for j in range(block * BLOCK, min((block + 1) * BLOCK, len(weights))):
+            total += weights[j]
+        sums[block] = total
+
+
+@compiled
+def sum_blocks(columns, weights, sums):  # pragma: no cover - compiled
+    """Add touched columns' weights to their blocks, and then all blocks: the total.
+
+    What is lost in each of the last additions is kept apart, so that millions of columns cost no accuracy.
+    """
+    for i in range(len(columns)):
+        sums[columns[i] // BLOCK] += weights[i]
     high, low = 0.0, 0.0
     for block in range(len(sums)):
         total = high + sums[block]
@@ -93,7 +109,7 @@ def sum_blocks(sums):  # pragma: no cover - compiled
 
 
 @compiled
-def locate(weights, sums, point, margin):  # pragma: no cover - compiled
+def locate(sums, still_weights, place, weights, present, columns, absent, point, margin):  # pragma: no cover - compiled
     """The column in which ``point`` falls, and how far into it; a column of -1 if ``margin`` leaves it open."""
     high, low = 0.0, 0.0
     block = 0
@@ -108,14 +124,27 @@ def locate(weights, sums, point, margin):  # pragma: no cover - compiled
     rest = (point - high) - low
     if rest < margin and block > 0:
         return -1, 0.0
-    start = block * BLOCK
-    stop = min(start + BLOCK, len(weights))
-    for j in range(start, stop):
-        if rest < weights[j]:
-            # The last column has nothing after it: its upper end is the total itself.
-            last = j == len(weights) - 1
-            if (rest < margin and j > 0) or (weights[j] - rest < margin and not last):
+    # A block begins at its first column, the first of all at column 0; it ends where the next one begins.
+    column = np.int64(present[block * BLOCK]) if block > 0 else np.int64(0)
+    stop = min((block + 1) * BLOCK, len(present))
+    for j in range(block * BLOCK, stop + 1):
+        end = present[j] if j < len(present) else columns
+        gap = end - column
+        if gap > 0 and rest < gap * absent:
+            step = min(np.int64(rest / absent), gap - 1)
+            rest -= step * absent
+            found = column + step
+            if (rest < margin and found > 0) or (absent - rest < margin and found < columns - 1):
                 return -1, 0.0
-            return j, rest
-        rest -= weights[j]
+            return found, rest
+        rest -= gap * absent
+        if j == stop:
+            break
+        own = weights[place[j]] if place[j] >= 0 else still_weights[j]
+        if rest < own:
+            if (rest < margin and present[j] > 0) or (own - rest < margin and present[j] < columns - 1):
+                return -1, 0.0
+            return present[j], rest
+        rest -= own
+        column = present[j] + 1
     return -1, 0.0

@@ -7,9 +7,7 @@ own numbers allow and nothing more. Cutting is each record's own affair, like cl
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,14 +19,15 @@ from scipy import sparse
 from epsilearn.checks import check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.rows import fixed_passes as passes
+from epsilearn.threads import in_threads
 
 __all__ = ["DenseFixedRows", "FixedRows", "Levels", "SparseFixedRows", "fixed_rows"]
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 
-_STRETCH = 1 << 14  # rows a thread takes at a time
-_SMALL_WORK = 1 << 16  # numbers that are not worth a second thread
+_STRETCH = 1 << 14  # rows cut at a time
+_WORTH = 1 << 18  # numbers that are worth a thread
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,14 @@ class FixedRows(ABC):
         How many records and columns. Public.
     levels : Levels
         The grid of the features. Public.
+    present : array of int64
+        The columns that are not zero in every record, increasing; sums are over these, by position.
     """
 
     n: int
     d: int
     levels: Levels
+    present: Integers
 
     @abstractmethod
     def combine(self, weights: Integers) -> Integers:
@@ -97,31 +99,60 @@ class FixedRows(ABC):
 
     @abstractmethod
     def column(self, index: int) -> tuple[Any, Integers]:
-        """Where a column is not zero (an index of rows), and its values there."""
+        """Where a column (of all) is not zero, as an index of rows, and its values there."""
 
     @abstractmethod
-    def add(self, rows: Any, weights: Integers, total: Touched) -> None:
+    def few(self, rows: Any) -> bool:
+        """Whether it is quicker to `add` these rows than to `combine` all."""
+
+    @abstractmethod
+    def add(self, rows: Any, weights: Integers, total: RunningSum) -> None:
         """Add some rows, each times its weight, to a running sum."""
 
+    def spread(self, values: Integers) -> Integers:
+        """Numbers of the columns that are present as numbers of all columns."""
+        everywhere = np.zeros(self.d, np.int64)
+        everywhere[self.present] = values
+        return everywhere
 
-class Touched:
-    """A running sum over rows, and which of its columns were ever touched."""
+
+class RunningSum:
+    """A sum over rows that is kept for the columns it has touched, in the order in which it did.
+
+    Attributes
+    ----------
+    generation : int
+        Changes when the columns are put into another order.
+    """
 
     def __init__(self, columns: int) -> None:
-        self.values = np.zeros(columns, np.int64)
-        self.seen = np.zeros(columns, np.bool_)
+        self.place = np.full(columns, -1, np.int64)
         self.order = np.empty(columns, np.int64)
+        self._values = np.zeros(columns, np.int64)
         self.count = 0
+        self.generation = 0
 
     @property
     def columns(self) -> Integers:
+        """The columns touched, by position among those present."""
         return self.order[: self.count]
 
-    def touch_all(self) -> None:
-        if self.count < len(self.order):
-            self.order[:] = np.arange(len(self.order))
-            self.seen[:] = True
+    @property
+    def values(self) -> Integers:
+        """Their sums."""
+        return self._values[: self.count]
+
+    def touch_all(self) -> Integers:
+        """All columns in their own order, and room for their sums."""
+        if self.generation == 0:
+            values = np.zeros_like(self._values)
+            values[self.columns] = self.values
+            self._values = values
+            self.order = np.arange(len(values))
+            self.place = self.order
             self.count = len(self.order)
+            self.generation = 1
+        return self._values
 
 
 class DenseFixedRows(FixedRows):
@@ -132,8 +163,10 @@ class DenseFixedRows(FixedRows):
             raise InvalidInput(f"features must be a table of at least one row and one column, got shape {X.shape}")
         self.n, features = X.shape
         self.d, self.levels = features + intercept, levels
+        self.present = np.arange(self.d)
         self._Z = np.empty((self.n, self.d), levels.kind)
-        for part in _parts(self.n, _STRETCH):
+        for start in range(0, self.n, _STRETCH):
+            part = slice(start, start + _STRETCH)
             self._Z[part, :features] = _shortened(levels.cut(X[part]), levels, length)
         if intercept:
             self._Z[:, -1] = levels.count
@@ -144,7 +177,7 @@ class DenseFixedRows(FixedRows):
             passes.dense_combine(self._Z[part], weights[part], out)
             return out
 
-        total: Integers = sum(_in_threads(work, _parts(self.n, _STRETCH), self._Z.size))
+        total: Integers = np.sum(in_threads(work, self.n, _WORTH // self.d + 1), axis=0, dtype=np.int64)
         return total
 
     def product(self, vector: Integers) -> Integers:
@@ -153,23 +186,21 @@ class DenseFixedRows(FixedRows):
         def work(part: slice) -> None:
             passes.dense_product(self._Z[part], vector, out[part])
 
-        _in_threads(work, _parts(self.n, _STRETCH), self._Z.size)
+        in_threads(work, self.n, _WORTH // self.d + 1)
         return out
 
     def column(self, index: int) -> tuple[Any, Integers]:
         return slice(None), self._Z[:, index].astype(np.int64)
 
-    def add(self, rows: Any, weights: Integers, total: Touched) -> None:
-        # A dense column touches everything.
-        if isinstance(rows, slice):
-            total.values += self.combine(weights)
-        else:
-            passes.dense_combine(self._Z[rows], weights, total.values)
-        total.touch_all()
+    def few(self, rows: Any) -> bool:
+        return not isinstance(rows, slice) and 4 * len(rows) < self.n
+
+    def add(self, rows: Any, weights: Integers, total: RunningSum) -> None:
+        passes.dense_combine(self._Z[rows], weights, total.touch_all())
 
 
 class SparseFixedRows(FixedRows):
-    """Rows of a sparse matrix, by rows and by columns, never made dense."""
+    """Rows of a sparse matrix, by rows and by columns, never made dense; columns without entries take no room."""
 
     def __init__(self, X: Any, levels: Levels, length: float, intercept: bool) -> None:
         matrix = sparse.csr_array(X)
@@ -187,37 +218,65 @@ class SparseFixedRows(FixedRows):
             rows = sparse.csr_array(sparse.hstack([rows, constant], format="csr"))
         self.n, self.d = rows.shape
         self.levels = levels
-        self._rows, self._columns = rows, rows.tocsc()
-        self.size = int(rows.nnz)
+        self.present, indices = _without_gaps(rows.indices, self.d)
+        packed = sparse.csr_array((rows.data, indices, rows.indptr), shape=(self.n, max(1, len(self.present))))
+        self._rows, self._columns = _entries(packed), _entries(packed.tocsc())
+        self.size = int(packed.nnz)
 
     def combine(self, weights: Integers) -> Integers:
-        out = np.empty(self.d, np.int64)
-        by_columns = self._columns
+        out = np.empty(len(self.present), np.int64)
+        beginnings = self._columns[2]
+        narrow = weights.astype(np.int32) if np.abs(weights).max(initial=0) < 2**31 else weights
 
         def work(part: slice) -> None:
-            passes.sparse_gather(by_columns.data, by_columns.indices, by_columns.indptr, part.start, weights, out[part])
+            # Stretches of equally many entries, whichever columns they end in.
+            first, last = np.searchsorted(beginnings, (part.start, part.stop))
+            data, indices, _ = self._columns
+            passes.sparse_gather(data, indices, beginnings[first : last + 1], narrow, out[first:last])
 
-        _in_threads(work, _parts(self.d, max(_STRETCH, self.d // 16)), by_columns.nnz)
+        in_threads(work, self.size, _WORTH)
         return out
 
     def product(self, vector: Integers) -> Integers:
         out = np.empty(self.n, np.int64)
-        passes.sparse_product(self._rows.data, self._rows.indices, self._rows.indptr, vector, out)
+        passes.sparse_product(*self._rows, vector[self.present], out)
         return out
 
     def column(self, index: int) -> tuple[Any, Integers]:
-        here = slice(self._columns.indptr[index], self._columns.indptr[index + 1])
-        return self._columns.indices[here], self._columns.data[here].astype(np.int64)
+        position = int(np.searchsorted(self.present, index))
+        if position == len(self.present) or self.present[position] != index:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        data, indices, indptr = self._columns
+        here = slice(indptr[position], indptr[position + 1])
+        values = np.full(here.stop - here.start, data[0]) if len(data) == 1 else data[here]
+        return indices[here], values.astype(np.int64)
 
-    def add(self, rows: Any, weights: Integers, total: Touched) -> None:
+    def add(self, rows: Any, weights: Integers, total: RunningSum) -> None:
         total.count = passes.sparse_add(
-            self._rows.data, self._rows.indices, self._rows.indptr, rows, weights, total.values, total.seen,
-            total.order, total.count,
-        )  # fmt: skip
+            *self._rows, rows, weights, total.place, total.order, total._values, total.count
+        )
 
-    def entries(self, rows: Integers) -> int:
-        """How many numbers some rows have together."""
-        return int((self._rows.indptr[rows + 1] - self._rows.indptr[rows]).sum())
+    def few(self, rows: Any) -> bool:
+        indptr = self._rows[2]
+        # Adding jumps about in memory, combining reads straight through.
+        return 4 * int((indptr[rows + 1] - indptr[rows]).sum()) < self.size
+
+
+def _without_gaps(indices: NDArray[Any], columns: int) -> tuple[Integers, NDArray[Any]]:
+    """The columns that occur, and each entry's position among them."""
+    occurs = np.zeros(columns, np.bool_)
+    occurs[indices] = True
+    present = np.flatnonzero(occurs)
+    position: NDArray[Any] = np.cumsum(occurs, dtype=np.int32 if columns < 2**31 else np.int64)
+    return present, position[indices] - position.dtype.type(1)
+
+
+def _entries(matrix: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Values, indices and beginnings; where all values are alike, as in binary tables, one stands for all."""
+    data = matrix.data
+    if len(data) and data.min() == data.max():
+        data = data[:1].copy()
+    return data, matrix.indices, matrix.indptr
 
 
 def _shortened(Z: NDArray[Any], levels: Levels, length: float) -> NDArray[Any]:
@@ -243,14 +302,3 @@ def _factors(squares: Array, levels: Levels, length: float) -> Array:
     with np.errstate(divide="ignore"):
         factors: Array = np.minimum(1.0, most / np.sqrt(squares))
     return factors
-
-
-def _parts(count: int, stretch: int) -> list[slice]:
-    return [slice(start, min(start + stretch, count)) for start in range(0, count, stretch)]
-
-
-def _in_threads(work: Any, parts: list[slice], size: int) -> list[Any]:
-    if len(parts) == 1 or size < _SMALL_WORK:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(work, parts))

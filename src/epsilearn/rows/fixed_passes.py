@@ -13,7 +13,6 @@ __all__ = [
     "dense_combine",
     "dense_product",
     "quantise",
-    "sparse_combine",
     "sparse_gather",
     "sparse_product",
     "sparse_add",
@@ -40,20 +39,20 @@ def slopes(margins, unit, target, code, steepest, levels, out):  # pragma: no co
     A record's slope depends on its own numbers alone, not on its place among the others.
     """
     factor = levels / steepest
-    small, margin = np.empty(_STRETCH), np.empty(_STRETCH)
+    small, decay, margin = np.empty(_STRETCH), np.empty(_STRETCH), np.empty(_STRETCH)
     for start in range(0, len(margins), _STRETCH):
         count = min(_STRETCH, len(margins) - start)
         if code == LOGISTIC:
             for i in range(count):
                 margin[i] = margins[start + i] * unit * target[start + i]
                 small[i] = -abs(margin[i])
-            exponentials(small[:count], small)
+            exponentials(small[:count], decay)
         for i in range(count):
             y = target[start + i]
             if code == SQUARED:
                 slope = 2.0 * (margins[start + i] * unit - y)
             else:
-                slope = -y * (small[i] if margin[i] >= 0 else 1.0) / (1.0 + small[i])
+                slope = -y * (decay[i] if margin[i] >= 0 else 1.0) / (1.0 + decay[i])
             scaled = np.rint(slope * factor)
             out[start + i] = np.int64(min(max(scaled, -levels), levels))
 
@@ -79,47 +78,54 @@ def dense_product(Z, vector, out):  # pragma: no cover - compiled
 
 
 @compiled
-def sparse_combine(data, indices, indptr, weights, out):  # pragma: no cover - compiled
-    """Add the rows, each times its weight."""
-    for i in range(len(indptr) - 1):
-        weight = np.int64(weights[i])
-        if weight != 0:
-            for k in range(indptr[i], indptr[i + 1]):
-                out[indices[k]] += weight * np.int64(data[k])
-
-
-@compiled
 def sparse_product(data, indices, indptr, vector, out):  # pragma: no cover - compiled
     """Each row's product with a vector."""
     for i in range(len(indptr) - 1):
         total = np.int64(0)
         for k in range(indptr[i], indptr[i + 1]):
-            total += np.int64(data[k]) * vector[indices[k]]
+            total += np.int64(data[k if len(data) > 1 else 0]) * vector[indices[k]]
         out[i] = total
 
 
 @compiled
-def sparse_gather(data, indices, indptr, start, weights, out):  # pragma: no cover - compiled
-    """The same sums as `sparse_combine`, read by columns; ``out`` belongs to the columns from ``start``."""
-    for j in range(len(out)):
-        total = np.int64(0)
-        for k in range(indptr[start + j], indptr[start + j + 1]):
-            total += np.int64(weights[indices[k]]) * np.int64(data[k])
-        out[j] = total
+def sparse_gather(data, indices, indptr, weights, out):  # pragma: no cover - compiled
+    """Each column's product with the records' weights. One number in ``data`` stands for all entries.
+
+    Most columns are short, and a loop over each would mostly guess wrong where it ends. So one sum runs through all
+    entries, and a column's is the difference of two of its values, exact even where the running sum wraps around.
+    """
+    alike = len(data) == 1
+    running = np.empty(_STRETCH, np.int64)
+    total, before = np.int64(0), np.int64(0)
+    column, end = 0, indptr[len(out)]
+    for start in range(indptr[0], end, _STRETCH):
+        stop = min(start + _STRETCH, end)
+        for k in range(start, stop):
+            weight = np.int64(weights[indices[k]])
+            total += weight if alike else weight * np.int64(data[k])
+            running[k - start] = total
+        while column < len(out) and indptr[column + 1] <= stop:
+            here = running[indptr[column + 1] - 1 - start]
+            out[column] = (here - before) * np.int64(data[0]) if alike else here - before
+            before = here
+            column += 1
 
 
 @compiled
-def sparse_add(data, indices, indptr, rows, weights, out, seen, touched, count):  # pragma: no cover - compiled
-    """Add some rows, each times its weight, and note the columns seen for the first time."""
+def sparse_add(data, indices, indptr, rows, weights, place, order, values, count):  # pragma: no cover - compiled
+    """Add some rows, each times its weight, to a running sum; columns seen for the first time get the next place."""
+    alike = len(data) == 1
     for index in range(len(rows)):
         i, weight = rows[index], np.int64(weights[index])
         if weight == 0:
             continue
+        if alike:
+            weight *= np.int64(data[0])
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
-            out[j] += weight * np.int64(data[k])
-            if not seen[j]:
-                seen[j] = True
-                touched[count] = j
+            if place[j] < 0:
+                place[j] = count
+                order[count] = j
                 count += 1
+            values[place[j]] += weight if alike else weight * np.int64(data[k])
     return count

@@ -14,42 +14,70 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.rows import fixed_passes as passes
-from epsilearn.rows.fixed import DenseFixedRows, FixedRows, Levels, SparseFixedRows, Touched
+from epsilearn.rows.fixed import FixedRows, Levels, RunningSum
 
 __all__ = ["MeanGradient", "Path", "SlopePath", "SquaredPath", "gradient_at"]
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 
-_KEPT = 1 << 23  # numbers of remembered products
+_KEPT = 1 << 24  # numbers of remembered products
 
 
 @dataclass(frozen=True)
 class MeanGradient:
-    """``first * moved + second * still``; ``moved`` is zero outside the ``touched`` columns."""
+    """``first * moved + second * still`` for every column that is present, and 0 for the others.
 
-    moved: Integers
+    Attributes
+    ----------
+    count : int
+        How many columns there are.
+    present : array
+        Those that are not zero in every record.
+    still : array
+        A whole number for each of them.
+    touched, moved : array
+        Which of them (by position) have moved, and their whole numbers.
+    generation : int
+        Changes when ``touched`` is put into another order; else it only grows.
+    """
+
+    count: int
+    present: Integers
     still: Integers
+    touched: Integers
+    moved: Integers
     first: Fraction
     second: Fraction
-    touched: Integers
+    generation: int
 
     def floats(self) -> Array:
         """The gradient in doubles, each number off by a few roundings of its two terms."""
-        values: Array = float(self.first) * self.moved + float(self.second) * self.still
-        return values
+        values = float(self.second) * self.still
+        values[self.touched] += float(self.first) * self.moved
+        everywhere = np.zeros(self.count)
+        everywhere[self.present] = values
+        return everywhere
 
 
 class Path(ABC):
     """The gradient of one loss, at a point that moves along columns."""
 
-    _total: Touched
+    _rows: FixedRows
+    _total: RunningSum
     _still: Integers
+
+    def _gradient(self, first: Fraction, second: Fraction) -> MeanGradient:
+        total = self._total
+        return MeanGradient(
+            self._rows.d, self._rows.present, self._still, total.columns, total.values, first, second, total.generation
+        )
 
     @abstractmethod
     def gradient(self, shrink: Fraction) -> MeanGradient:
@@ -69,28 +97,31 @@ class SquaredPath(Path):
     def __init__(self, rows: FixedRows, target: Array, levels: Levels) -> None:
         self._rows, self._levels = rows, levels
         self._still = rows.combine(levels.cut(target))
-        self._total = Touched(rows.d)
-        # A column chosen again moves the same numbers again. Sparse rows are read anew: that is as quick.
+        self._total = RunningSum(len(rows.present))
+        # A column that reaches many records is likely to be chosen again, and moves the same numbers again.
         self._known: OrderedDict[int, Integers] = OrderedDict()
 
     def gradient(self, shrink: Fraction) -> MeanGradient:
         unit = self._rows.levels.unit
         first = 2 * unit * unit * shrink / self._rows.n
         second = -2 * unit * self._levels.unit / self._rows.n
-        return MeanGradient(self._total.values, self._still, first, second, self._total.columns)
+        return self._gradient(first, second)
 
     def move(self, column: int, weight: int) -> None:
-        if isinstance(self._rows, DenseFixedRows):
-            self._total.values += weight * self._products(column)
-            self._total.touch_all()
-            return
         where, values = self._rows.column(column)
-        self._rows.add(where, weight * values, self._total)
+        if self._rows.few(where):
+            self._rows.add(where, weight * values, self._total)
+            return
+        total = self._total.touch_all()
+        total += weight * self._products(column, where, values)
 
-    def _products(self, column: int) -> Integers:
+    def _products(self, column: int, where: Any, values: Integers) -> Integers:
+        """The sum over records of z times its entry in a column."""
         if column not in self._known:
-            self._known[column] = self._rows.combine(self._rows.column(column)[1])
-            if len(self._known) * self._rows.d > _KEPT and len(self._known) > 1:
+            entries = np.zeros(self._rows.n, np.int64)
+            entries[where] = values
+            self._known[column] = self._rows.combine(entries)
+            if len(self._known) * len(self._still) > _KEPT and len(self._known) > 1:
                 self._known.popitem(last=False)
         self._known.move_to_end(column)
         return self._known[column]
@@ -110,12 +141,12 @@ class SlopePath(Path):
         self._reached = np.zeros(rows.n, np.bool_)
         self._slopes = self._slopes_at(np.arange(rows.n), Fraction(0))
         self._still = rows.combine(self._slopes)
-        self._total = Touched(rows.d)
+        self._total = RunningSum(len(rows.present))
 
     def gradient(self, shrink: Fraction) -> MeanGradient:
         self._renew(shrink)
         factor = self._rows.levels.unit * self._levels.unit / self._rows.n
-        return MeanGradient(self._total.values, self._still, factor, factor, self._total.columns)
+        return self._gradient(factor, factor)
 
     def move(self, column: int, weight: int) -> None:
         where, values = self._rows.column(column)
@@ -129,15 +160,10 @@ class SlopePath(Path):
         changed = np.flatnonzero(change)
         rows, change = reached[changed], change[changed]
         self._slopes[reached] = renewed
-        if self._few(rows):
+        if self._rows.few(rows):
             self._rows.add(rows, change, self._total)
         elif len(rows):
-            np.subtract(self._rows.combine(self._slopes), self._still, out=self._total.values)
-            self._total.touch_all()
-
-    def _few(self, rows: Integers) -> bool:
-        """Whether adding these rows one by one is cheaper than reading all columns."""
-        return isinstance(self._rows, SparseFixedRows) and 2 * self._rows.entries(rows) < self._rows.size
+            np.subtract(self._rows.combine(self._slopes), self._still, out=self._total.touch_all())
 
     def _slopes_at(self, rows: Integers, shrink: Fraction) -> Integers:
         return _slopes(
@@ -152,7 +178,7 @@ def gradient_at(rows: FixedRows, point: Array, scale: float, target: Array, code
     """
     grid = Levels(scale, 1 << 40)
     scores = rows.product(grid.cut(point))
-    return rows.combine(_slopes(scores, rows.levels.unit * grid.unit, target, code, levels))
+    return rows.spread(rows.combine(_slopes(scores, rows.levels.unit * grid.unit, target, code, levels)))
 
 
 def _slopes(scores: Integers, unit: Fraction, target: Array, code: int, levels: Levels) -> Integers:

@@ -1,0 +1,232 @@
+"""Private Frank-Wolfe on sparse rows: time a step beside the straightforward loop, memory, and accuracy.
+
+Usage: ``python benchmarks/lasso.py --data FOLDER [speed] [memory] [risk] [accuracy]``. FOLDER holds the data sets and
+their loader, ``load.py`` with functions `newsgroups`, `rcv1` and `dorothea`. Times are ratios taken in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from epsilearn import Lasso, LogisticRegression, SparseLogisticRegression, frank_wolfe
+from epsilearn.calibration.frank_wolfe import LogisticSlope, SquaredSlope
+from epsilearn.constraints import L1Ball
+from epsilearn.rows.fixed import fixed_rows
+from epsilearn.rows.fixed_passes import SQUARED
+from epsilearn.rows.paths import SlopePath, SquaredPath
+from epsilearn.solvers.frank_wolfe import along_columns, greedy
+from linear import loader, splits, summary
+
+STEPS, RADIUS = 200, 20.0
+
+
+def straightforward(X: Any, y: np.ndarray, slope: Callable, scale: float) -> np.ndarray:
+    """The loop as anyone would write it: the whole gradient, and fresh Gumbel noise for every corner, each step."""
+    generator = np.random.default_rng(0)
+    rows, columns = X.shape
+    theta = np.zeros(columns)
+    transposed = X.T.tocsr()
+    for step in range(1, STEPS):
+        gradient = transposed @ slope(X @ theta, y) / rows
+        scores = np.concatenate([-RADIUS * gradient, RADIUS * gradient])
+        if scale:
+            scores += generator.gumbel(scale=scale, size=2 * columns)
+        chosen = int(scores.argmax())
+        theta *= 1 - 2 / (step + 2)
+        theta[chosen % columns] += 2 / (step + 2) * (RADIUS if chosen < columns else -RADIUS)
+    return theta
+
+
+SLOPES = {
+    "Lasso": lambda score, y: 2 * (score - y),
+    "SparseLogisticRegression": lambda score, y: -y / (1 + np.exp(np.minimum(y * score, 700.0))),
+}
+
+
+def seconds(work: Callable, *arguments: Any) -> float:
+    start = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - start
+
+
+def planned(name: str, X: Any, epsilon: float) -> frank_wolfe.PathPlan:
+    bounds = SquaredSlope(1.0) if name == "Lasso" else LogisticSlope()
+    table = frank_wolfe.PathTable(*X.shape, 1.0)
+    return frank_wolfe.plan(bounds, table, L1Ball(RADIUS), epsilon=epsilon, delta=X.shape[0] ** -1.1, steps=STEPS)
+
+
+def ours(plan: frank_wolfe.PathPlan, X: Any, y: np.ndarray, private: bool) -> tuple[float, float]:
+    """Seconds for the whole path, and for getting the rows ready."""
+    start = time.perf_counter()
+    rows = fixed_rows(X, plan.features)
+    ready = time.perf_counter()
+    if private:
+        frank_wolfe.execute(plan, rows, y)
+    else:
+        path = (
+            SquaredPath(rows, y, plan.targets) if plan.code == SQUARED else SlopePath(rows, y, plan.code, plan.slopes)
+        )
+        along_columns(path, Fraction(RADIUS), True, greedy, plan.steps)
+    return time.perf_counter() - ready, ready - start
+
+
+def speed(load: Any, runs: int) -> dict[str, Any]:
+    X, labels = load.newsgroups()
+    X = sparse.csr_array(X)
+    X.data[:] = 1.0
+    y = np.where(labels < 10, -1.0, 1.0)
+    wider = sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], 10 * X.shape[1]))
+    found: dict[str, Any] = {}
+    for name, slope in SLOPES.items():
+        plan, wide_plan = planned(name, X, 1.0), planned(name, wider, 1.0)
+        ours(plan, X, y, private=True)  # compiles
+        times: dict[str, list[float]] = {key: [] for key in ("loop", "ours", "ready", "wider", "greedy loop", "greedy")}
+        for _ in range(runs):
+            times["loop"].append(seconds(straightforward, X, y, slope, plan.law.scale))
+            walked, ready = ours(plan, X, y, private=True)
+            times["ours"].append(walked)
+            times["ready"].append(ready)
+            times["wider"].append(ours(wide_plan, wider, y, private=True)[0])
+            times["greedy loop"].append(seconds(straightforward, X, y, slope, 0.0))
+            times["greedy"].append(ours(plan, X, y, private=False)[0])
+        best = {key: min(values) for key, values in times.items()}
+        found[name] = {
+            "milliseconds a step": {key: round(1e3 * value / (STEPS - 1), 3) for key, value in best.items()},
+            "faster than the loop": round(best["loop"] / best["ours"], 1),
+            "with getting ready": round(best["loop"] / (best["ours"] + best["ready"]), 1),
+            "ten times the columns": round(best["wider"] / best["ours"], 2),
+            "faster without privacy": round(best["greedy loop"] / best["greedy"], 1),
+        }
+        print(name, json.dumps(found[name], indent=2), flush=True)
+    return found
+
+
+WIDE = """
+import resource, numpy as np
+from scipy import sparse
+from epsilearn import {name}
+generator = np.random.default_rng(0)
+rows, columns, each = 10**5, 10**7, 50
+indices = np.sort(generator.integers(columns, size=(rows, each), dtype=np.int32), axis=1)
+indices[:, 0] = generator.integers(20, size=rows)
+X = sparse.csr_array((np.ones(rows * each, np.float32), indices.ravel(), np.arange(0, rows * each + 1, each)),
+                     shape=(rows, columns))
+X.sum_duplicates()
+y = np.where(indices[:, 0] < 5, 1.0, -1.0)
+import time
+start = time.perf_counter()
+model = {name}(epsilon=1.0, delta=1e-6, radius=20.0, feature_bound=1.0, n_steps=200, {extra}).fit(X, y)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+      sorted(set(model.selected_[:20].tolist()))[:5])
+"""
+
+
+def memory(load: Any, runs: int) -> dict[str, Any]:  # noqa: ARG001 - generated rows, one run each
+    found = {}
+    for name, extra in (("Lasso", "target_bound=1.0"), ("SparseLogisticRegression", "classes=[-1.0, 1.0]")):
+        code = WIDE.format(name=name, extra=extra)
+        text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        taken, peak = map(float, text.split()[:2])
+        found[name] = {"seconds": round(taken, 2), "peak GiB, data and interpreter included": round(peak, 2)}
+    print(json.dumps(found, indent=2))
+    return found
+
+
+def risk(load: Any, runs: int) -> dict[str, Any]:  # noqa: ARG001 - generated rows
+    """Mean squared error with 500 columns, five of which matter; defaults except budget and bounds."""
+    rows, columns = 10**5, 500
+    generator = np.random.default_rng(0)
+    theta = np.zeros(columns)
+    theta[:5] = 0.3, -0.3, 0.2, -0.1, 0.1
+    X = generator.uniform(-1, 1, (rows, columns))
+    y = X @ theta + 0.1 * generator.normal(size=rows)
+    errors, steps = [], 0
+    for _ in range(max(runs, 20)):
+        model = Lasso(epsilon=0.5, delta=rows**-1.1, feature_bound=1.0, target_bound=1.0).fit(X, y)
+        errors.append(float(np.mean((model.predict(X) - y) ** 2)))
+        steps = model.n_steps_
+    least = float(np.mean((X @ np.linalg.lstsq(X, y, rcond=None)[0] - y) ** 2))
+    found = {
+        "mean squared error": summary(errors),
+        "zero model": round(float(np.mean(y**2)), 5),
+        "least squares": round(least, 5),
+        "points of the path": steps,
+    }
+    print(json.dumps(found, indent=2))
+    return found
+
+
+def accuracy(load: Any, runs: int) -> dict[str, Any]:
+    """SparseLogisticRegression beside the l2 model at the same budget; see docs/lasso.md."""
+    found: dict[str, Any] = {}
+    for name, X, y, bound in real_tables(load):
+        for epsilon in (0.1, 1.0, 5.0):
+            rows = found[f"{name}, epsilon {epsilon:g}"] = {}
+            for label, make in competitors(bound).items():
+                scores = []
+                for train, test in splits(len(y), runs):
+                    model = make(epsilon, len(train) ** -1.1).fit(X[train], y[train])
+                    scores.append(
+                        balanced(y[test], model.predict(X[test]))
+                        if name == "dorothea"
+                        else float(np.mean(model.predict(X[test]) == y[test]))
+                    )
+                rows[label] = summary(scores)
+            print(name, epsilon, json.dumps(rows), flush=True)
+    return found
+
+
+def balanced(y: np.ndarray, guess: np.ndarray) -> float:
+    return statistics.mean(float(np.mean(guess[y == label] == label)) for label in np.unique(y))
+
+
+def real_tables(load: Any) -> list[tuple[str, Any, np.ndarray, float]]:
+    tables = []
+    for name in ("rcv1", "dorothea"):
+        X, y = getattr(load, name)()
+        X = sparse.csr_array(X)
+        tables.append((name, X, np.where(y > 0, 1, -1), 1.0))
+    return tables
+
+
+def competitors(bound: float) -> dict[str, Callable[[float, float], Any]]:
+    shared = {"classes": [-1, 1], "feature_bound": bound}
+    return {
+        "sparse": lambda e, d: SparseLogisticRegression(epsilon=e, delta=d, **shared),
+        "sparse, refit": lambda e, d: SparseLogisticRegression(epsilon=e, delta=d, refit=0.5, **shared),
+        "l2": lambda e, d: LogisticRegression(epsilon=e, delta=d, classes=[-1, 1], data_norm=1.0),
+    }
+
+
+def main() -> None:
+    parts = {"speed": speed, "memory": memory, "risk": risk, "accuracy": accuracy}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True, help="folder with the data sets and load.py")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
+    parser.add_argument("parts", nargs="*", default=[], help=f"which of {', '.join(parts)}; all if left out")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    load = loader(arguments.data)
+    found = {name: parts[name](load, arguments.runs) for name in arguments.parts or parts}
+    found["peak GiB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
