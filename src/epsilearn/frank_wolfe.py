@@ -81,6 +81,8 @@ class PathPlan:
         The grids of the features, of the targets (squared loss on corners along the axes) and of the slopes.
     promise : Guarantee
         What the release will promise.
+    excess_bound : float
+        A bound on the mean excess empirical risk, over all rows inside the bounds. Mostly far above what is seen.
     """
 
     constraint: ConstraintSet
@@ -91,6 +93,7 @@ class PathPlan:
     targets: Levels
     slopes: Levels
     promise: Guarantee
+    excess_bound: float
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ def plan(
     )
     points = walk.steps(steps, calibrated)
     law, promise = walk.calibrated(points, calibrated, promise)
-    return PathPlan(constraint, walk.code, points, law, *walk.levels(points), promise)
+    return PathPlan(constraint, walk.code, points, law, *walk.levels(points), promise, walk.excess_bound(points, law))
 
 
 def _corners(constraint: ConstraintSet, columns: int, method: str) -> Corners | None:
@@ -232,10 +235,23 @@ class _Walk:
         )
 
     def _error(self, steps: int, calibrated: str) -> float:
-        """What one noisy choice loses."""
+        """What the rule for the number of steps weighs against the curvature."""
+        scale = self._scale(steps, calibrated)
         if self.corners is None:
-            return self._scale(steps, calibrated) * self.constraint.width(self.table.columns)
-        return calibration.corner_error(self._scale(steps, calibrated), self.corner_count)
+            return scale * self.constraint.width(self.table.columns)
+        return calibration.corner_error(scale, self.corner_count)
+
+    def excess_bound(self, steps: int, law: NoiseLaw) -> float:
+        """A bound on the mean excess risk."""
+        if law.kind == "gaussian":
+            error = calibration.width_error(law.scale, self.constraint.width(self.table.columns))
+        elif law.kind == "laplace":
+            # The best corner's noise, and the chosen one's: each is at most 1 + log |S| scales on average.
+            error = 2 * law.scale * (1 + math.log(self.corner_count))
+        else:
+            error = calibration.corner_error(law.scale, self.corner_count)
+        curvature = calibration.worst_curvature(self.bounds.smoothness, self.reach)
+        return calibration.excess_bound(curvature, steps, self.steepest * self.reach, error)
 
     def _scale(self, steps: int, calibrated: str) -> float:
         rows = self.table.rows

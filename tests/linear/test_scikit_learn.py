@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from epsilearn import ConvexERM, LinearRegression, LinearSVC, LogisticRegression, PrivateSelection
+from epsilearn import (
+    ConvexERM,
+    Lasso,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+    PrivateSelection,
+    SparseLogisticRegression,
+)
 from epsilearn.losses import Huber
 
 ESTIMATORS = [
@@ -17,6 +25,12 @@ ESTIMATORS = [
     LinearRegression(method="sufficient-statistics", delta=1e-6),
     ConvexERM(),
     ConvexERM(loss=Huber(), delta=1e-6),
+    Lasso(),
+    Lasso(delta=1e-6, constraint="l2", fit_intercept=False),
+    Lasso(fit_intercept=True, refit=0.5),
+    SparseLogisticRegression(),
+    SparseLogisticRegression(delta=1e-6, refit=0.5),
+    SparseLogisticRegression(constraint="simplex"),
     PrivateSelection(LogisticRegression(), {"alpha": [0.1, 1.0]}),
     PrivateSelection(LogisticRegression(), {"alpha": [0.1, 1.0]}, strategy="stopping", stop=0.5),
     PrivateSelection(LinearRegression(), {"alpha": [0.1, 1.0]}, target_bound=1.0),

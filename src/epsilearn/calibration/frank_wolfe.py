@@ -31,6 +31,7 @@ __all__ = [
     "paper_steps",
     "score_sensitivity",
     "step_epsilon",
+    "width_error",
     "worst_curvature",
 ]
 
@@ -198,16 +199,32 @@ def worst_curvature(smoothness: float, reach: float) -> float:
     return smoothness * (2 * reach) ** 2
 
 
-def excess_bound(curvature: float, steps: int, error: float) -> float:
-    """2 Gamma / (T + 2), and twice what a noisy choice loses: a bound on the mean excess risk at theta_T."""
-    return 2 * curvature / (steps + 2) + 2 * error
+def excess_bound(curvature: float, steps: int, start: float, error: float) -> float:
+    """A bound on the mean excess risk at the path's end, theta_T.
+
+    Theorem. Let h_t be the mean excess risk at theta_t and e what a noisy choice loses on average. The curvature gives
+    h_{t+1} <= (1 - mu_t) h_t + mu_t e + mu_t**2 Gamma / 2; with mu_t = 2 / (t + 2), t (t + 1) h_t grows by at most
+    2 Gamma + 2 (t + 1) e a step, so h_T <= (2 h_1 + 2 (T - 1) Gamma) / (T (T + 1)) + e.
+
+    Parameters
+    ----------
+    curvature : float
+        Gamma.
+    steps : int
+        T.
+    start : float
+        A bound on h_1.
+    error : float
+        A bound on e: `corner_error`, or `width_error`.
+    """
+    return (2 * start + 2 * (steps - 1) * curvature) / (steps * (steps + 1)) + error
 
 
 def automatic_steps(smoothness: float, reach: float, error: Callable[[int], float]) -> int:
-    """The number of points T that minimises `excess_bound` at a typical curvature.
+    """The number of points T that minimises 2 Gamma / (T + 2) + 2 * error(T) at a typical curvature.
 
-    ``error(steps)`` is what one noisy choice loses: the scale of its noise times the logarithm of the number of
-    corners, or times the set's Gaussian width.
+    ``error(steps)`` is the scale of a step's noise times the logarithm of the number of corners, or times the set's
+    Gaussian width. The worst curvature would ask for far too many steps.
 
     Examples
     --------
@@ -218,7 +235,7 @@ def automatic_steps(smoothness: float, reach: float, error: Callable[[int], floa
     curvature = _TYPICAL * worst_curvature(smoothness, reach)
 
     def bound(steps: int) -> float:
-        return excess_bound(curvature, steps, error(steps))
+        return 2 * curvature / (steps + 2) + 2 * error(steps)
 
     # The bound falls, then rises: double until it rises, then close in.
     high = 4
@@ -237,6 +254,11 @@ def automatic_steps(smoothness: float, reach: float, error: Callable[[int], floa
 def corner_error(scale: float, corners: int) -> float:
     """What the exponential mechanism's choice loses on average, at most: its scale times log |S|."""
     return scale * math.log(max(corners, 2))
+
+
+def width_error(scale: float, width: float) -> float:
+    """What the minimiser for a noisy gradient loses on average, at most: twice the noise's scale times the width."""
+    return 2 * scale * width
 
 
 def choice_scale(

@@ -24,8 +24,12 @@ from rich.table import Table
 from scipy import stats
 
 from epsilearn import plots
+from epsilearn.calibration.frank_wolfe import SquaredSlope
 from epsilearn.checks import check_integer, check_positive
+from epsilearn.constraints import L1Ball
 from epsilearn.errors import InvalidInput
+from epsilearn.frank_wolfe import PathTable, plan
+from epsilearn.lasso import Lasso
 from epsilearn.studies.figure1 import save
 from epsilearn.studies.hard_instance import (
     SIZES,
@@ -55,6 +59,8 @@ DECADES = (3.0, 3.5, 4.0, 4.5, 5.0, 5.5)
 CHUNK, RESAMPLES = 8192, 2000
 # A line through two points leaves nothing to judge its slope by.
 FEWEST_SIZES = 3
+# A path of two points is one step of length 2/3, however many records there are.
+FEWEST_STEPS = 10
 FAMILIES = {"hard": "Hard instance", "gaussian": "Gaussian records"}
 COLOURS = {"hard": plots.ORANGE, "gaussian": plots.BLUE}
 SINGLE: Any = {"ms": 5, "mew": 0, "alpha": 0.4}
@@ -133,6 +139,8 @@ class Measured:
         The excess risk of the model that is zero everywhere, which costs no privacy.
     excess : list of float
         The private models' risks minus the least, one for each repetition.
+    steps : int
+        How many points the private path has, by its plan.
     """
 
     family: str
@@ -143,6 +151,12 @@ class Measured:
     least: float
     zero: float
     excess: list[float]
+    steps: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether the path is long enough for its rate to show; the slope is fitted to these alone."""
+        return self.steps >= FEWEST_STEPS
 
     @property
     def mean(self) -> float:
@@ -237,8 +251,6 @@ def problems(study: Study) -> Iterator[Problem]:
 
 def fit_private_lasso(X: Any, y: Array, epsilon: float, delta: float) -> ArrayLike:
     """The coefficients of one private LASSO."""
-    from epsilearn.lasso import Lasso
-
     model = Lasso(epsilon=epsilon, delta=delta, radius=RADIUS, feature_bound=1.0, target_bound=1.0, n_steps="auto")
     coef: Array = model.fit(X, y).coef_
     return coef
@@ -283,7 +295,13 @@ def measure(
         excess.append(problem.risk(theta) - problem.least)
         advance()
     zero = problem.risk(np.zeros(features)) - problem.least
-    return Measured(problem.family, rows, features, epsilon, delta, problem.least, zero, excess)
+    steps = _planned_steps(rows, features, epsilon, delta)
+    return Measured(problem.family, rows, features, epsilon, delta, problem.least, zero, excess, steps)
+
+
+def _planned_steps(rows: int, features: int, epsilon: float, delta: float) -> int:
+    table = PathTable(rows, features, feature_bound=1.0)
+    return plan(SquaredSlope(1.0), table, L1Ball(RADIUS), epsilon=epsilon, delta=delta).steps
 
 
 def run(study: Study, fit: Fit = fit_private_lasso) -> list[Measured]:
@@ -349,8 +367,14 @@ def _resampled_slopes(rows: Sequence[int], excess: Sequence[Sequence[float]], se
 
 
 def _rates(found: Iterable[Measured]) -> dict[str, Rate]:
-    groups = {family: [m for m in found if m.family == family] for family in FAMILIES}
+    groups = {family: _fitted([m for m in found if m.family == family]) for family in FAMILIES}
     return {family: fit_rate([m.rows for m in own], [m.excess for m in own]) for family, own in groups.items()}
+
+
+def _fitted(found: list[Measured]) -> list[Measured]:
+    """The data sets the slope is fitted to: the settled ones, or all if these are too few."""
+    settled = [m for m in found if m.settled]
+    return settled if len(settled) >= FEWEST_SIZES else found
 
 
 def rates_figure(study: Study, found: list[Measured]) -> Figure:
@@ -373,10 +397,12 @@ def _draw_family(panel: Axes, found: list[Measured], rate: Rate, colour: str) ->
     for measured in found:
         own = np.array(measured.excess)
         panel.plot(np.full(len(own), measured.rows), own, ".", color=colour, **SINGLE)
-    panel.plot(rows, means, "o", color=colour, **MEAN)
-    panel.plot(rows, rate.level * rows**rate.slope, color=colour, **FITTED)
+    fitted = np.isin(rows, [m.rows for m in _fitted(found)])
+    panel.plot(rows[fitted], means[fitted], "o", color=colour, **MEAN)
+    panel.plot(rows[~fitted], means[~fitted], "o", color=colour, mfc="none", **MEAN)
+    panel.plot(rows[fitted], rate.level * rows[fitted] ** rate.slope, color=colour, **FITTED)
     # Through the middle of the points, so that only its steepness can differ.
-    middle = np.exp(np.mean(np.log(means)) - PAPER_SLOPE * np.mean(np.log(rows)))
+    middle = np.exp(np.mean(np.log(means[fitted])) - PAPER_SLOPE * np.mean(np.log(rows[fitted])))
     panel.plot(rows, middle * rows**PAPER_SLOPE, **REFERENCE)
     panel.plot(rows, [m.zero for m in found], **ZERO)
     panel.set(xscale="log", yscale="log")
@@ -400,6 +426,7 @@ def _key(study: Study) -> list[Line2D]:
     return [
         Line2D([], [], marker=".", label="one private LASSO", **{**SINGLE, **marks}),
         Line2D([], [], marker="o", label=f"mean of {study.repetitions}", **{**MEAN, **marks}),
+        Line2D([], [], marker="o", mfc="none", label="path too short to fit", **{**MEAN, **marks}),
         Line2D([], [], label="fitted slope", **{**FITTED, "color": plots.GREY}),
         Line2D([], [], label="the paper's rate, slope -2/3", **REFERENCE),
         Line2D([], [], label="all coefficients zero", **ZERO),
@@ -410,11 +437,12 @@ def _report_table(study: Study, found: list[Measured]) -> Table:
     title = f"Excess empirical risk of the private LASSO, epsilon = {study.epsilon:g}, {study.repetitions} fits each"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("data", no_wrap=True)
-    for name in ("records", "features", "least risk", "mean excess", "deviation", "excess of zero"):
+    for name in ("records", "columns", "points", "least", "excess", "deviation", "zero model"):
         table.add_column(name, justify="right", no_wrap=True)
     for m in found:
         numbers = (m.least, m.mean, float(np.std(m.excess, ddof=1)), m.zero)
-        table.add_row(m.family, f"{m.rows:,}", f"{m.features:,}", *(f"{number:.3g}" for number in numbers))
+        sizes = (f"{m.rows:,}", f"{m.features:,}", f"{m.steps:,}")
+        table.add_row(m.family, *sizes, *(f"{number:.3g}" for number in numbers))
     return table
 
 
