@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 
 _MOST_BITS = 20  # of a feature or a slope: finer than any noise
 _WHOLE, _DOUBLE = 62, 52  # bits of a sum that must fit an int64, or a double
+_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,11 @@ def plan(
         What else the promise rests on.
     """
     epsilon, delta = check_budget(epsilon, delta)
-    check_positive("feature_bound", table.feature_bound)
+    _check_size("feature_bound", table.feature_bound)
+    if not math.isinf(table.length):
+        _check_size("data_norm", table.length)
+    if isinstance(bounds, calibration.SquaredSlope):
+        _check_size("target_bound", bounds.target_bound)
     rows_per_person = check_integer("rows_per_person", rows_per_person)
     if calibrated not in ("tight", "paper"):
         raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibrated!r}")
@@ -151,6 +156,7 @@ def plan(
         probe(constraint, table.columns)
     corners = _corners(constraint, table.columns, method)
     reach = _reach(constraint, corners, table)
+    _check_size("the largest score, radius times feature_bound,", reach)
     walk = _Walk(bounds, table, constraint, corners, reach, epsilon, delta, rows_per_person)
     promise = Guarantee.from_budget(
         epsilon,
@@ -162,6 +168,12 @@ def plan(
     points = walk.steps(steps, calibrated)
     law, promise = walk.calibrated(points, calibrated, promise)
     return PathPlan(constraint, walk.code, points, law, *walk.levels(points), promise, walk.excess_bound(points, law))
+
+
+def _check_size(name: str, size: float) -> None:
+    """Refuse what would leave the doubles once it is multiplied a few times."""
+    if not _SMALLEST <= check_positive(name, size) <= _LARGEST:
+        raise InvalidInput(f"{name} must lie between {_SMALLEST:g} and {_LARGEST:g}, got {size:g}; rescale the columns")
 
 
 def _corners(constraint: ConstraintSet, columns: int, method: str) -> Corners | None:
@@ -407,7 +419,10 @@ def _along_gradients(plan: PathPlan, rows: FixedRows, target: Array, steps: Priv
 
     def towards(point: Array) -> Array:
         sums = gradient_at(rows, point, size, target, plan.code, plan.slopes)
-        return plan.constraint.minimiser(steps.gradient(sums, unit))
+        chosen = np.asarray(plan.constraint.minimiser(steps.gradient(sums, unit)), np.float64)
+        if chosen.shape != point.shape or not np.isfinite(chosen).all():
+            raise InvalidInput("the constraint set's minimiser returned something other than finite weights")
+        return chosen
 
     return along_points(towards, _start(plan.constraint, rows.d), plan.steps, progress)
 

@@ -17,7 +17,7 @@ from epsilearn import frank_wolfe
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.frank_wolfe import LogisticSlope, SlopeBounds, SquaredSlope
 from epsilearn.checks import check_budget, check_positive
-from epsilearn.constraints import ConstraintSet, L1Ball, named_set
+from epsilearn.constraints import ConstraintSet, L1Ball, Simplex, named_set
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear.classification import LogisticRegression, public_labels
@@ -64,7 +64,7 @@ class _SparseModel(PrivateModel):
     def _walk(self, X: Any, target: Array, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
         """Plan, debit, walk, release: the weights, the intercept's last where there is one."""
         table, length = self._table(X)
-        share = _share(self.refit)
+        share = self._refit_share()
         first, second = _divided(*check_budget(self.epsilon, self.delta), share)
         made = frank_wolfe.plan(
             bounds,
@@ -103,7 +103,7 @@ class _SparseModel(PrivateModel):
         """What is public about the rows, and the bound on a row's length without the constant column."""
         bound = public_bound("feature_bound", self.feature_bound, stacklevel=6)
         length = math.inf if self.data_norm is None else check_positive("data_norm", self.data_norm)
-        if self.fit_intercept and not self._has_intercept():
+        if self.fit_intercept and not isinstance(self._set(), L1Ball):
             raise InvalidInput(
                 "fit_intercept=True puts a constant column into the l1 ball; for another set add such a column yourself"
             )
@@ -111,8 +111,15 @@ class _SparseModel(PrivateModel):
         integers = X.dtype.kind in "iub"
         return frank_wolfe.PathTable(X.shape[0], X.shape[1] + bool(self.fit_intercept), bound, whole, integers), length
 
-    def _has_intercept(self) -> bool:
-        return isinstance(self._set(), L1Ball)
+    def _refit_share(self) -> float:
+        refit = self.refit
+        if isinstance(refit, bool) or not isinstance(refit, (int, float)) or not 0 <= refit < 1:
+            raise InvalidInput(f"refit must be a share of the budget, at least 0 and below 1, got {refit!r}")
+        if refit and (self.method == "gradient" or not isinstance(self._set(), (L1Ball, Simplex))):
+            raise InvalidInput(
+                "refit fits the columns that were chosen; only the l1 ball and the simplex choose columns"
+            )
+        return float(refit)
 
     def _set(self) -> ConstraintSet:
         if isinstance(self.constraint, ConstraintSet):
@@ -174,12 +181,6 @@ class _SparseModel(PrivateModel):
 
 
 Refit = Callable[[Array, tuple[float, float], Any], Array]
-
-
-def _share(refit: Any) -> float:
-    if isinstance(refit, bool) or not isinstance(refit, (int, float)) or not 0 <= refit < 1:
-        raise InvalidInput(f"refit must be a share of the budget, at least 0 and below 1, got {refit!r}")
-    return float(refit)
 
 
 def _divided(epsilon: float, delta: float, share: float) -> tuple[tuple[float, float], tuple[float, float] | None]:

@@ -171,6 +171,9 @@ def gradient_scale(
     Theorem. Replacing a record moves the mean gradient by at most 2 * steepest * length / n in the l2 norm. k Gaussian
     releases of shift m each, chosen as one goes, are one of shift m sqrt(k), exactly (Dong, Roth and Su 2022).
     """
+    check_budget(epsilon, delta)
+    if delta == 0:
+        raise InvalidInput("noisy gradients need delta above 0; for a pure promise use a set with few corners")
     sensitivity = most_sensitivity(
         round_up(2 * Fraction(steepest) * Fraction(length) / check_integer("rows", rows)), rows_per_person
     )
