@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 
@@ -28,8 +29,8 @@ LOGITS = {
     "ordinary": ((-2, 2), (-2, 2)),
     "wide": ((-40, 40), (-40, 40)),
     "huge": ((-5000, 5000), (-5000, 5000)),
-    "far above": ((4000, 4004), (-2, 2)),
-    "far below": ((-4004, -4000), (-2, 2)),
+    "far above": ((300_000, 300_004), (-2, 2)),
+    "far below": ((-300_004, -300_000), (-2, 2)),
     "beyond doubles": ((0, 700), (0, 700)),
     "equal": ((2, 2), (0, 0)),
 }
@@ -39,13 +40,13 @@ def integers(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
+UNIT = Fraction(10**6, WHOLE) * Fraction(10**9, 10**9 + 7)  # of the whole numbers; not a double
+
+
 def numbers_between(generator: np.random.Generator, ends: tuple[float, float], count: int) -> np.ndarray:
-    """Whole numbers that are logits in units of 8000 / 2**61, up to the ends of what is allowed."""
-    unit = WHOLE / 8000
-    return generator.uniform(ends[0] * unit, np.nextafter(ends[1] * unit, np.inf), count).astype(np.int64)
-
-
-UNIT = Fraction(8000, WHOLE) * Fraction(10**9, 10**9 + 7)  # not a double
+    """Whole numbers that are logits from one end to the other."""
+    low, high = (end / 10**6 * WHOLE for end in ends)
+    return generator.uniform(low, np.nextafter(high, np.inf), count).astype(np.int64)
 
 
 def walk(generator, kind: str, count: int, share: float, signed: bool, draws: int = 6) -> Iterator[Columns]:
@@ -95,6 +96,12 @@ def reference(logits: list[Fraction], seed: int) -> int:
         digits, known = digits << known | source.integer(known), 2 * known
 
 
+@pytest.fixture
+def floats_only(monkeypatch):
+    """No comparison may be left to ball arithmetic."""
+    monkeypatch.setattr(lottery, "_exact_column", lambda *_: pytest.fail("floats should have decided"))
+
+
 def drawn_by(one: ColumnLottery, columns: Columns, source) -> int:
     one._source = source
     return one.draw(columns)
@@ -125,9 +132,10 @@ def test_many_blocks_and_long_gaps(signed):
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
-@pytest.mark.parametrize("absent", [True, False])
+@pytest.mark.parametrize("absent", [True, False], ids=["one absent", "all present"])
+@pytest.mark.usefixtures("floats_only")
 def test_logits_that_grow_and_shrink_from_draw_to_draw(signed, absent):
-    """What weights are relative to has to follow, up and down, without a new generation."""
+    """What weights are relative to has to follow, up and down, without a new generation: floats go on deciding."""
     generator = np.random.default_rng(2)
     count = 2 * passes.BLOCK
     present = np.arange(int(absent), count)
@@ -141,6 +149,32 @@ def test_logits_that_grow_and_shrink_from_draw_to_draw(signed, absent):
             )  # fmt: skip
             found = drawn_by(one, columns, SeededBits(seed))
             assert found == reference(exact_logits(columns), seed), size
+
+
+def restarts(logit: int, draws: int = 10) -> int:
+    """How often all columns are weighed in so many draws, where they all have this logit and none is absent."""
+    started = []
+
+    class Counted(ColumnLottery):
+        def _start(self, columns: Columns) -> None:
+            started.append(columns)
+            super()._start(columns)
+
+    none, one = np.empty(0, np.int64), Counted(SeededBits(0))
+    columns = Columns(9, np.arange(9), np.full(9, logit), none, none, Fraction(1), Fraction(1), 0, False)
+    for _ in range(draws):
+        one.draw(columns)
+    return len(started)
+
+
+@pytest.mark.parametrize("logit", [0, 130, -130, 299, 301, -301, 5000, -5000])
+def test_all_columns_are_weighed_once(logit):
+    assert restarts(logit) == 1
+
+
+@pytest.mark.parametrize("logit", [-145, -299])
+def test_all_columns_are_weighed_once_between_the_thresholds(logit):
+    assert restarts(logit) == 1
 
 
 def test_columns_never_touched_keep_their_weight_in_all_draws():
@@ -188,11 +222,17 @@ def some_columns(signed: bool) -> Columns:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
-@pytest.mark.parametrize(("agreeing", "needed"), [(64, 128), (70, 128), (120, 128), (140, 256), (300, 512)])
-def test_bits_rigged_onto_a_boundary_are_extended_and_never_redrawn(rigged, signed, agreeing, needed):
-    """The two runs share hundreds of bits and lie on either side of a boundary, which the next ones decide."""
+def absent_at_the_end(signed: bool) -> Columns:
     columns = some_columns(signed)
+    return replace(columns, count=6, present=integers(0, 1, 2))
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("make", [some_columns, absent_at_the_end])
+@pytest.mark.parametrize(("agreeing", "needed"), [(64, 128), (70, 128), (120, 128), (140, 256), (300, 512)])
+def test_bits_rigged_onto_a_boundary_are_extended_and_never_redrawn(rigged, make, signed, agreeing, needed):
+    """The two runs share hundreds of bits and lie on either side of a boundary, which the next ones decide."""
+    columns = make(signed)
     for ticket, edge in enumerate(boundaries(exact_logits(columns))):
         digits = format(edge >> (BITS - agreeing), f"0{agreeing}b")
         below, above = rigged(digits, "0"), rigged(digits, "1")
@@ -267,13 +307,9 @@ def test_threads_do_not_matter(monkeypatch):
     assert max(stretches) == 5
 
 
-def test_doubt_is_rare(monkeypatch):
-    """Balls are for ties: floats decide all of many draws but for a boundary in 10**9."""
-
-    def unexpected(*_):
-        raise AssertionError("floats should have decided")
-
-    monkeypatch.setattr(lottery, "_exact_column", unexpected)
+@pytest.mark.usefixtures("floats_only")
+def test_doubt_is_rare():
+    """Balls are for ties."""
     generator = np.random.default_rng(8)
     for kind in ("tiny", "ordinary", "far above", "far below", "equal"):
         for signed in (True, False):
@@ -281,6 +317,22 @@ def test_doubt_is_rare(monkeypatch):
             for columns in walk(generator, kind, 1000, 0.5, signed):
                 for _ in range(20):
                     one.draw(columns)
+
+
+@pytest.mark.parametrize("logit", [21, 25], ids=["too low", "too high"])
+@pytest.mark.usefixtures("floats_only")
+def test_millions_of_columns_cost_no_accuracy(rigged, logit):
+    """Plain sums of these blocks err by thousands of roundings, in one direction; the margin is 1300 of them."""
+    count = 2**21
+    none, present = np.empty(0, np.int64), np.arange(count)
+    columns = Columns(
+        count, present, np.full(count, logit), none, none, Fraction(1), Fraction(1, 10), 0, False
+    )  # fmt: skip
+    one = ColumnLottery(SeededBits(0))
+    for ticket in (64, 1000, count // 3, count // 2, 3 * count // 4, *range(count - 640, count - 60, 64), count - 5):
+        for roundings in (-1600, -1400, 1400, 1600):
+            digits = (ticket << 64) // count + (roundings << 11)
+            assert drawn_by(one, columns, rigged(f"{digits:064b}")) == ticket - (roundings < 0)
 
 
 def law(logits: list[float]) -> np.ndarray:

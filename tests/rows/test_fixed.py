@@ -105,8 +105,9 @@ def check_sums(rows: FixedRows, Z: np.ndarray) -> None:
     assert (rows.n, rows.d) == (n, d)
     assert (np.diff(rows.present) > 0).all()
     assert set(np.flatnonzero(Z.any(axis=0))) <= set(rows.present.tolist())
-    for size in (1, 1000, 2**35):  # beyond 2**31 too
+    for size in (1, 1000, 2**31 - 1, 2**31, 2**35):  # on either side of what 32 bits hold
         weights, vector = generator.integers(-size, size, n, endpoint=True), generator.integers(-size, size, d)
+        weights[::2] = np.where(weights[::2] > 0, size, -size)
         np.testing.assert_array_equal(rows.spread(rows.combine(weights)), whole(Z).T @ whole(weights))
         np.testing.assert_array_equal(rows.product(vector), whole(Z) @ whole(vector))
     check_running_sum(rows, Z)

@@ -197,7 +197,7 @@ def test_a_column_chosen_again_is_not_summed_again(monkeypatch):
 
 @pytest.mark.parametrize("kept", [0, D, 2 * D])
 def test_products_that_are_forgotten_are_summed_anew(monkeypatch, kept):
-    """With room for one or two columns only, the least recently used goes, and nothing else changes."""
+    """With room for one or two columns only, nothing else changes."""
     X, y, steps = table(), labels(), moves(6, 40)
     with_room = SquaredPath(fixed_rows(X, FEATURES), y, TARGETS)
     expected = [gradient for gradient, _, _ in along(with_room, steps)]
@@ -206,6 +206,14 @@ def test_products_that_are_forgotten_are_summed_anew(monkeypatch, kept):
     assert [gradient for gradient, _, _ in along(path, steps)] == expected
     assert len(path._known) == max(1, kept // D)
     assert list(path._known)[-1] == 0  # the last move's
+
+
+def test_the_column_that_was_not_chosen_for_longest_is_forgotten(monkeypatch):
+    monkeypatch.setattr(paths, "_KEPT", 2 * D)
+    path = SquaredPath(fixed_rows(table(), FEATURES), labels(), TARGETS)
+    for column in (3, 5, 3, 7):
+        path.move(column, 2)
+    assert list(path._known) == [3, 7]
 
 
 def test_nothing_is_summed_anew_if_no_slope_leaves_its_level(monkeypatch):

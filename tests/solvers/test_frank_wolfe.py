@@ -170,6 +170,23 @@ def test_the_greedy_path_keeps_the_textbooks_rate(signed, layout):
     assert risk(X, y, radius, signed, worst, weights.copy()) > 2 * gamma / 152
 
 
+def test_what_is_left_of_the_start_counts_where_the_curvature_is_small():
+    """2 Gamma / (T + 2) alone supposes a start within 2 Gamma / 3 of the minimum; another fades as 2 / (T (T + 1)).
+
+    One feature, always 1, and a target of 100, far outside the set [-1, 1]: the best is 1, all corners are 1.
+    """
+    path = SquaredPath(fixed_rows(np.ones((3, 1)), Levels(1.0, 1)), np.full(3, 100.0), Levels(100.0, 100))
+    assert along_columns(path, Fraction(1), True, greedy, 60) == [0] * 59
+    gamma, start = 2 * 2**2, 100**2 - 99**2
+    beyond = []
+    for steps in range(1, 60):
+        excess = (total_weight(steps) * shrinkage(steps) - 100) ** 2 - 99**2
+        assert excess <= Fraction(2 * gamma, steps + 2) + start * shrinkage(steps)
+        beyond.append(excess > Fraction(2 * gamma, steps + 2))
+    assert beyond[:20] == [True] * 20
+    assert not beyond[-1]
+
+
 def test_the_greedy_path_finds_the_logistic_minimum():
     """Separable by the first column alone: all weight goes there, and the loss to its least value."""
     generator = np.random.default_rng(3)

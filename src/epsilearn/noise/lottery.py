@@ -33,9 +33,9 @@ Integers = NDArray[np.int64]
 _UNIT = 2.0**-53
 _WORTH = 1 << 18  # columns that are worth a thread
 _SLACK = 1.0 + 2.0**-20  # covers the roundings of the bound itself
-# The ranges of logits and totals in which no weight that matters is lost at the ends of the doubles.
-_NEAR, _HIGHEST = 300.0, 500.0
-_LEAST, _MOST = 2.0**-200, 2.0**900
+# Logits no farther from 0 need no shift; totals outside the range may have lost a weight at the ends of the doubles.
+_NEAR = 300.0
+_LEAST, _MOST = 2.0**-450, 2.0**900
 _VANISHED = 2.0**-1000  # a bound on a weight beyond the doubles' range, and on what it is taken for
 
 
@@ -92,7 +92,7 @@ class ColumnLottery:
         if columns.generation != self._generation:
             self._start(columns)
         total = self._weigh(columns)
-        if not (_LEAST < total < _MOST) or self._overflows(columns):
+        if not _LEAST < total < _MOST:
             self._start(columns)
             total = self._weigh(columns)
         found = self._in_floats(columns, uniform, total)
@@ -140,14 +140,6 @@ class ColumnLottery:
         self._sums = self._still_sums + self._absent_sums
         total: float = passes.sum_blocks(columns.touched, self._weights, self._sums)
         return total
-
-    def _overflows(self, columns: Columns) -> bool:
-        """Whether a touched logit lies so far above the shift that its weight was cut off."""
-        if self._size - self._shift < _HIGHEST:
-            return False
-        factors = float(columns.first), float(columns.second)
-        most: float = passes.largest(columns.moved, self._touched_still[: self._known], *factors, columns.signed)
-        return most - self._shift > _HIGHEST
 
     def _in_floats(self, columns: Columns, uniform: Uniform, total: float) -> int | None:
         point, margin = _point(uniform, total, self._error(), columns.count)

@@ -13,7 +13,7 @@ import numpy as np
 from epsilearn.compiled import compiled
 from epsilearn.exponentials import exponentials, exponentials_near
 
-__all__ = ["BLOCK", "largest", "leave_out", "locate", "sum_blocks", "sum_still", "weigh"]
+__all__ = ["BLOCK", "leave_out", "locate", "sum_blocks", "sum_still", "weigh"]
 
 BLOCK = 64  # present columns whose weights are summed by themselves
 
@@ -25,7 +25,7 @@ _NEAR = 690.0
 def weigh(moved, still, first, second, shift, signed, weights):  # pragma: no cover - compiled
     """The columns' weights. Returns a bound on |first * moved| + |second * still|.
 
-    Logits far above the shift are cut off; it is for the caller to see that there are none.
+    Logits far above the shift are cut off; the total then shows it.
     """
     most_moved, most_still = np.int64(0), np.int64(0)
     for i in range(len(weights)):
@@ -53,16 +53,6 @@ def weigh(moved, still, first, second, shift, signed, weights):  # pragma: no co
             for i in range(count):
                 up[i] += down[i]
     return size
-
-
-@compiled
-def largest(moved, still, first, second, signed):  # pragma: no cover - compiled
-    """The largest logit."""
-    most = -np.inf
-    for i in range(len(moved)):
-        logit = first * moved[i] + second * still[i]
-        most = max(most, abs(logit) if signed else logit)
-    return most
 
 
 @compiled

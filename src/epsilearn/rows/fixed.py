@@ -290,7 +290,6 @@ def _shortened(Z: NDArray[Any], levels: Levels, length: float) -> NDArray[Any]:
 def _shortened_sparse(rows: Any, levels: Levels, length: float) -> NDArray[Any]:
     squares = np.append(np.square(rows.data, dtype=np.float64), 0.0)
     sums = np.add.reduceat(squares, rows.indptr[:-1])
-    sums[np.diff(rows.indptr) == 0] = 0.0
     factors = np.repeat(_factors(sums, levels, length), np.diff(rows.indptr))
     shortened: NDArray[Any] = np.trunc(rows.data * factors).astype(rows.data.dtype)
     return shortened
