@@ -83,7 +83,7 @@ def ours(plan: frank_wolfe.PathPlan, X: Any, y: np.ndarray, private: bool) -> tu
         path = (
             SquaredPath(rows, y, plan.targets) if plan.code == SQUARED else SlopePath(rows, y, plan.code, plan.slopes)
         )
-        along_columns(path, Fraction(RADIUS), True, greedy, plan.steps)
+        along_columns(path, Fraction(RADIUS), True, greedy, plan.steps, weights=np.zeros(X.shape[1], np.int64))
     return time.perf_counter() - ready, ready - start
 
 

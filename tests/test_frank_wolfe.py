@@ -666,22 +666,35 @@ def test_sums_fit_whatever_the_rows_and_steps():
         table = frank_wolfe.PathTable(rows, 3, 7.0)
         weights = (steps - 1) * (steps + 2) // 2
         squared = frank_wolfe.plan(SquaredSlope(1.0), table, L1Ball(), epsilon=1.0, delta=1e-6, steps=steps)
-        assert rows * squared.features.count**2 * weights < 2**62
+        if squared.affine:
+            assert rows * squared.features.count**2 * weights < 2**62
+        else:
+            assert rows * squared.features.count * squared.slopes.count < 2**53
         assert rows * squared.features.count * squared.targets.count < 2**62
         logistic = frank_wolfe.plan(LogisticSlope(), table, L1Ball(), epsilon=1.0, delta=1e-6, steps=steps)
         assert rows * logistic.features.count * logistic.slopes.count < 2**53
         assert min(squared.features.count, logistic.features.count) >= 2**7 or rows * steps > 10**9
 
 
-def test_whole_numbers_keep_their_own_levels():
-    for bound, count in ((1.0, 1), (5.0, 5), (2.5, 2**20), (2.0**21, 2**20)):
-        table = frank_wolfe.PathTable(100, 3, bound, integers=True)
-        plan = frank_wolfe.plan(SquaredSlope(1.0), table, L1Ball(), epsilon=1.0, steps=4)
+def test_whole_features_are_whole_numbers_of_levels_whatever_their_type():
+    for bound, count in ((1.0, 2**20), (3.0, 2**20 - 1), (2.5, 2**20), (1000.0, 1048000), (2.0**21, 2**20)):
+        plan = frank_wolfe.plan(SquaredSlope(1.0), frank_wolfe.PathTable(100, 3, bound), L1Ball(), epsilon=1.0, steps=4)
         assert plan.features.count == count
+        if bound == int(bound) < count:
+            assert (1 / plan.features.unit).denominator == 1
 
 
-def test_too_many_rows_and_steps_for_exact_sums_are_refused():
-    with pytest.raises(InvalidInput, match="take fewer steps"):
+def test_long_squared_paths_keep_their_levels():
+    """Where the square of the features has no room, slopes are rounded instead."""
+    squared, steps = CASES["l1, squared"], 2**12
+    short, long = (planned(squared, 10**6, number, delta=1e-6) for number in (20, steps))
+    assert short.affine
+    assert not long.affine
+    assert long.features.count >= 2**14
+
+
+def test_too_many_rows_for_exact_sums_are_refused():
+    with pytest.raises(InvalidInput, match="no room for exact sums"):
         planned(CASES["l1, squared"], 2**40, 2**18, delta=1e-6)
 
 
@@ -704,6 +717,24 @@ def test_a_polytope_may_have_a_corner_at_zero():
 def test_sets_without_corners_need_a_delta():
     with pytest.raises(InvalidInput, match="delta"):
         frank_wolfe.plan(SquaredSlope(1.0), frank_wolfe.PathTable(10, 2, 1.0), L2Ball(), epsilon=1.0, steps=4)
+
+
+def test_curves_say_no_less_than_the_noise_reveals():
+    """What composes later: the losses of all steps, from the noise's scale and the scores' sensitivity by hand."""
+    table, steps = frank_wolfe.PathTable(1000, 20, 2.0), 30
+    # |<x, s>| is 1 at most and |y| too: slopes of 4, scores that move by 2 * 4 / n.
+    options = {"steps": steps, "epsilon": 0.5}
+    pure = frank_wolfe.plan(SquaredSlope(1.0), table, L1Ball(0.5), **options)
+    each = 2 * (2 * 4 / 1000) / pure.law.scale
+    assert pure.promise.curve.pure == pytest.approx((steps - 1) * each, rel=1e-9)
+    assert pure.promise.curve.rho == pytest.approx((steps - 1) * each**2 / 8, rel=1e-9)
+    loose = frank_wolfe.plan(SquaredSlope(1.0), table, L1Ball(0.5), delta=1e-6, **options)
+    each = 2 * (2 * 4 / 1000) / loose.law.scale
+    assert loose.promise.curve.rho == pytest.approx((steps - 1) * each**2 / 8, rel=1e-9)
+    # Every record has a length of 2 sqrt(20) at most, and scores of 2 sqrt(20) / 2.
+    rounded = frank_wolfe.plan(SquaredSlope(1.0), table, L2Ball(0.5), delta=1e-6, **options)
+    moved = 2 * 2 * (math.sqrt(20) + 1) * 2 * math.sqrt(20) / 1000
+    assert rounded.promise.curve.shift == pytest.approx(math.sqrt(steps - 1) * moved / rounded.law.scale, rel=1e-9)
 
 
 def test_methods():

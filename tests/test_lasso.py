@@ -10,7 +10,6 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,8 @@ from sklearn.model_selection import cross_val_score
 
 from epsilearn import Guarantee, Lasso, Ledger, SparseLogisticRegression, compose, frank_wolfe, lasso
 from epsilearn.accounting import Pure, ZeroConcentrated
+from epsilearn.balls import exact
+from epsilearn.calibration.additive import gaussian_scale
 from epsilearn.constraints import GroupBall, L1Ball, L2Ball, LqBall, Polytope
 from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, PrivacyWarning
 
@@ -350,16 +351,41 @@ def test_two_fits_compose():
     assert mixed.epsilon <= 1.0
 
 
-def test_the_parts_of_a_refitted_promise_add_up_to_it(walks):
-    X, y = table("lasso")
+@pytest.mark.parametrize("name", REFITTED)
+def test_the_parts_of_a_refitted_promise_add_up_to_it(name, walks, monkeypatch):
+    """As decimals: what the selection and the refit are given is never more than what was asked for."""
+    X, y = table(name)
+    refits = []
+    monkeypatch.setattr(
+        lasso.SparseModel, "_refitted", lambda self, model, X, y, point, *_: refits.append(model) or point
+    )
     for epsilon, refit, delta in ((0.1, 0.5, 0.0), (1.0, 1 / 3, 1e-6), (0.7, 0.9, 1e-9)):
-        walks.clear()
-        model = estimator("lasso", epsilon=epsilon, delta=delta, refit=refit).fit(X, y)
-        promised = walks[0][0].promise
+        model = estimator(name, epsilon=epsilon, delta=delta, refit=refit, rows_per_person=2).fit(X, y)
         assert (model.guarantee_.epsilon, model.guarantee_.delta) == (epsilon, delta)
-        assert Fraction(promised.epsilon) <= Fraction(epsilon) * (1 - Fraction(refit)) * (1 + Fraction(1, 10**12))
-        assert promised.epsilon == pytest.approx((1 - refit) * epsilon, rel=1e-9)
-        assert promised.delta == pytest.approx((1 - refit) * delta, rel=1e-9)
+        first, second = walks[-1][0].promise, refits[-1]
+        assert exact(first.epsilon) + exact(second.epsilon) <= exact(epsilon)
+        assert exact(first.delta) + exact(second.delta) <= exact(delta)
+        assert second.epsilon == pytest.approx(refit * epsilon, rel=1e-12)
+        assert second.delta == pytest.approx(refit * delta, rel=1e-12)
+        assert second.rows_per_person == first.rows_per_person == 2
+        assert second.ledger is None  # one debit covers both
+        assert first.epsilon == pytest.approx((1 - refit) * epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("data_norm", [0.5, 5.0])
+def test_the_constant_column_counts_in_the_noise(data_norm):
+    """It holds the features' bound whatever the rows' length: it adds to the length, and is reached like any column."""
+    X, y = table("lasso")
+    options = {"fit_intercept": True, "data_norm": data_norm, "radius": 2.0, "n_steps": 2, "delta": 1e-6}
+    steepest = 2 * (2.0 * 1.5 + 1.0)
+    corners = estimator("lasso", **options).fit(X, y)
+    assert corners.noise_.dimension == 2 * (D + 1)
+    # One choice of epsilon = 1: the scale is twice the sensitivity.
+    assert corners.noise_.scale == pytest.approx(2 * (2 * steepest * 3.0 / 200), rel=1e-9)
+    gradient = estimator("lasso", method="gradient", **options).fit(X, y)
+    sensitivity = 2 * steepest * min(math.hypot(data_norm, 1.5), 1.5 * math.sqrt(D + 1)) / 200
+    assert gradient.noise_.scale == pytest.approx(gaussian_scale(sensitivity, 1.0, 1e-6), rel=1e-9)
+    assert gradient.noise_.dimension == D + 1
 
 
 # ---------------------------------------------------------------- what it costs
@@ -473,7 +499,7 @@ def test_a_real_ledger_says_so(ledger, monkeypatch):
 def test_a_refit_that_breaks_off_releases_nothing_either(name, book, monkeypatch):
     """Not even the path that came before it."""
     X, y = table(name)
-    monkeypatch.setattr(lasso._SparseModel, "_refitted", lambda *_: (_ for _ in ()).throw(RuntimeError("midway")))
+    monkeypatch.setattr(lasso.SparseModel, "_refitted", lambda *_: (_ for _ in ()).throw(RuntimeError("midway")))
     model = estimator(name, ledger=book)
     with pytest.raises(RuntimeError, match="midway"):
         model.fit(X, y)
@@ -872,7 +898,7 @@ def neighbours(n: int = 60) -> list[np.ndarray]:
 @every_case
 def test_plans_do_not_depend_on_a_record(name, walks, monkeypatch):
     """Nor on whether the table is dense or sparse: steps, scale, levels and promise are the same."""
-    monkeypatch.setattr(lasso._SparseModel, "_refitted", lambda self, model, X, y, point: point)
+    monkeypatch.setattr(lasso.SparseModel, "_refitted", lambda self, model, X, y, point, *_: point)
     targets = [0, 1] if name in CLASSIFIERS else [1e300, -0.5, 0.0]
     for steps in (10, "auto", "paper"):
         walks.clear()
@@ -1050,3 +1076,94 @@ def test_more_budget_and_fewer_steps_mean_less_noise():
     steps = [estimator("lasso", n_steps=t).fit(X, y).noise_.scale for t in (2, 3, 11)]
     np.testing.assert_allclose(np.array(steps) / steps[0], [1, 2, 10], rtol=1e-9)
     assert isinstance(estimator("lasso", n_steps=2).fit(X, y).guarantee_.curve.parts[0], Pure)
+
+
+@pytest.mark.parametrize("name", ["lasso", "logistic"])
+def test_a_record_that_changes_the_tables_type_changes_no_other_record(name, monkeypatch):
+    """One half among whole numbers, and a reader makes the whole column floats: the levels must stay as they were."""
+    seen = []
+    made = frank_wolfe.execute
+
+    def spy(plan, rows, *arguments, **options):
+        seen.append((plan.features, rows))
+        return made(plan, rows, *arguments, **options)
+
+    monkeypatch.setattr(frank_wolfe, "execute", spy)
+    whole = np.random.default_rng(0).integers(-3, 4, (50, 4))
+    half = whole.astype(float)
+    half[0, 0] = 0.5
+    y = np.arange(50) % 2
+    for X in (whole, half, sparse.csr_array(whole), sparse.csr_array(half)):
+        estimator(name, feature_bound=3.0).fit(X, y)
+    levels = [plan_levels for plan_levels, _ in seen]
+    assert all(own == levels[0] for own in levels)
+    others = np.array([0, *[1] * 49])
+    sums = [rows.spread(rows.combine(others)) for _, rows in seen]
+    assert all(np.array_equal(own, sums[0]) for own in sums)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_whole_features_are_shortened_like_any_other(layout):
+    """On a coarse grid nothing would be left of a row that is a little too long."""
+    X = np.random.default_rng(1).integers(0, 2, (4000, 12))
+    y = 0.6 * X[:, 0] - 0.3
+    errors = []
+    for kind in (np.int8, np.float64):
+        model = Lasso(epsilon=50.0, delta=1e-6, feature_bound=1.0, target_bound=1.0, data_norm=2.0, random_state=0)
+        errors.append(np.mean((model.fit(layout(X.astype(kind)), y).predict(layout(X)) - y) ** 2))
+    assert errors[0] == errors[1] < 0.03
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_a_refit_sees_rows_as_predictions_do(layout):
+    """Shortened by the whole row's length, not by that of the columns chosen."""
+    generator = np.random.default_rng(2)
+    X = generator.uniform(0.5, 1, (5000, 6))
+    X[:2500, 3:] = 0
+    shortened = X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    y = shortened[:, 0]
+    model = Lasso(
+        epsilon=100.0, delta=1e-6, n_steps=2, refit=0.9, feature_bound=1.0, target_bound=1.0, data_norm=1.0,
+        random_state=0,
+    ).fit(layout(X), y)  # fmt: skip
+    assert model.selected_.tolist() == [0]
+    assert np.mean((model.predict(layout(X)) - y) ** 2) < 1e-3
+
+
+def test_duplicate_entries_are_summed_before_they_are_cut():
+    model = Lasso(epsilon=5.0, feature_bound=1.0, target_bound=1.0).fit(np.eye(40)[:, :3], np.zeros(40))
+    twice = sparse.csr_array((np.array([0.8, 0.8]), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
+    assert model.predict(twice) == model.predict(np.array([[0.0, 1.6, 0.0]]))
+
+
+@pytest.mark.parametrize("constraint", [L1Ball(2.0), Polytope([[0.0, 1.0], [1.0, 0.0]])])
+def test_a_radius_is_checked_even_where_the_set_has_its_own(constraint):
+    with pytest.raises(InvalidInput, match="radius must be"):
+        Lasso(radius=-1.0, constraint=constraint, feature_bound=1.0, target_bound=1.0).fit(np.eye(2), [0.0, 1.0])
+
+
+def test_corners_are_read_once_and_checked_before_the_debit(book):
+    class Fickle(L1Ball):
+        asked = 0
+
+        def corners(self, features):
+            type(self).asked += 1
+            return L1Ball(1.0 if self.asked == 1 else 1000.0).corners(features)
+
+    model = Lasso(epsilon=1.0, constraint=Fickle(1.0), feature_bound=1.0, target_bound=1.0)
+    model.fit(np.eye(40)[:, :3], np.zeros(40))
+    assert np.abs(model.coef_).sum() <= 1.0
+    assert Fickle.asked == 1
+
+    class Wide(L1Ball):
+        def corners(self, features):
+            return Polytope(np.eye(features + 1)).corners(features + 1)
+
+    class Beyond(L1Ball):
+        def corners(self, features):
+            return Polytope(5 * np.eye(features)).corners(features)
+
+    for wrong in (Wide(1.0), Beyond(1.0)):
+        with pytest.raises(InvalidInput, match="corners"):
+            Lasso(constraint=wrong, feature_bound=1.0, target_bound=1.0, ledger=book).fit(np.eye(4), np.zeros(4))
+    assert book.entries == []

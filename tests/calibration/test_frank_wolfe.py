@@ -28,8 +28,10 @@ from epsilearn.calibration.frank_wolfe import (
     paper_steps,
     score_sensitivity,
     step_epsilon,
+    width_error,
     worst_curvature,
 )
+from epsilearn.constraints import L2Ball
 from epsilearn.errors import InvalidInput
 
 BUDGETS = [(0.5, 1e-6), (1.0, 1e-5), (0.1, 1e-8), (5.0, 1e-6), (0.5, 0.05), (30.0, 1e-3), (1e-3, 1e-10), (2.0, 0.9)]
@@ -304,6 +306,19 @@ def test_a_choice_loses_no_more_than_its_error_on_average():
             assert lost <= corner_error(0.7, corners)
             closest = max(closest, lost / corner_error(0.7, corners))
     assert closest > 0.4
+
+
+def test_a_noisy_gradient_loses_no_more_than_its_error_on_average():
+    """The l2 ball's minimiser of a noisy direction, over many draws; without a direction all of it is noise."""
+    generator, width = np.random.default_rng(1), L2Ball(1.5).width(8)
+    noise = 0.7 * generator.normal(size=(20_000, 8))
+    for size in (0.0, 0.1, 1.0, 10.0):
+        gradient = size * np.eye(8)[0]
+        noisy = gradient + noise
+        points = -1.5 * noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
+        lost = float((points @ gradient).mean() + 1.5 * size)
+        assert 0 <= lost <= width_error(0.7, width)
+        assert lost > 0.1 * width_error(0.7, width) or size != 1.0
 
 
 def test_the_bound_on_the_excess_risk_follows_the_recursion():

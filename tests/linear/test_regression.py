@@ -213,3 +213,10 @@ def test_moments_of_too_many_sparse_columns():
     X = sparse.random_array((20, 2001), density=0.01, format="csr", rng=0)
     with pytest.raises(InvalidInput, match="2002 by 2002"):
         LinearRegression(method="sufficient-statistics", data_norm=1.0, target_bound=1.0).fit(X, np.zeros(20))
+
+
+def test_texts_as_targets_are_refused_without_being_quoted():
+    with pytest.raises(InvalidInput, match="must be numbers") as caught:
+        LinearRegression(data_norm=1.0, target_bound=1.0).fit(np.eye(3), np.array(["1.0", "Miller 48151", "2.0"]))
+    assert "48151" not in repr(caught.value)
+    assert caught.value.__context__ is None

@@ -31,6 +31,10 @@ class Recorder:
         self.weights[column] += weight
 
 
+def zeros(columns: int = D) -> np.ndarray:
+    return np.zeros(columns, np.int64)
+
+
 def textbook(corners: list[int], radius: Fraction, signed: bool, start: list[Fraction]) -> list[list[Fraction]]:
     """theta_{t+1} = (1 - mu) theta_t + mu s_t with mu = 2 / (t + 2), from t = 1."""
     points = [start]
@@ -49,18 +53,20 @@ def test_paths_along_columns_are_the_textbooks(signed, steps):
     generator = np.random.default_rng(0)
     corners = generator.integers(0, 2 * D if signed else D, steps - 1).tolist()
     path, radius, seen = Recorder(), Fraction(7, 3), []
+    weights = zeros()
     if not signed:
-        path.move(2, 1)  # the simplex does not hold zero: a corner to begin with
+        weights[2] = 1  # the simplex does not hold zero: a corner to begin with
     queue = iter(corners)
 
     def choose(point) -> int:
         assert point is path.points[-1]
         return next(queue)
 
-    chosen = along_columns(path, radius, signed, choose, steps, seen.append)
+    chosen = along_columns(path, radius, signed, choose, steps, weights=weights, progress=seen.append)
     start = [radius if j == 2 and not signed else Fraction(0) for j in range(D)]
     expected = textbook(corners, radius, signed, start)
     assert chosen == corners
+    assert weights.tolist() == path.weights
     assert path.points == expected[:-1]
     assert [radius * shrinkage(steps) * w for w in path.weights] == expected[-1]
     assert seen == list(range(1, steps))
@@ -69,7 +75,7 @@ def test_paths_along_columns_are_the_textbooks(signed, steps):
 
 
 def test_no_progress_need_be_reported():
-    assert along_columns(Recorder(), Fraction(1), True, lambda _: 3, 4) == [3, 3, 3]
+    assert along_columns(Recorder(), Fraction(1), True, lambda _: 3, 4, weights=zeros()) == [3, 3, 3]
 
 
 def test_weights_and_shrinkage():
@@ -159,10 +165,10 @@ def test_the_greedy_path_keeps_the_textbooks_rate(signed, layout):
     X, y, radius, gamma = squared_problem(signed)
     path = SquaredPath(fixed_rows(layout(X), Levels(4.0, 4)), y.astype(float), Levels(16.0, 16))
     weights = [0] * D
+    start = zeros()
     if not signed:
-        path.move(4, 1)
-        weights[4] = 1
-    corners = along_columns(path, radius, signed, lambda g: greedy(g, signed), 150)
+        weights[4] = start[4] = 1
+    corners = along_columns(path, radius, signed, lambda g: greedy(g, signed), 150, weights=start)
     excess = {steps: risk(X, y, radius, signed, corners[: steps - 1], weights.copy()) for steps in range(1, 151, 7)}
     assert all(excess[steps] <= 2 * gamma / (steps + 2) for steps in excess)
     # A path that goes the worst way instead does not keep it.
@@ -176,7 +182,7 @@ def test_what_is_left_of_the_start_counts_where_the_curvature_is_small():
     One feature, always 1, and a target of 100, far outside the set [-1, 1]: the best is 1, all corners are 1.
     """
     path = SquaredPath(fixed_rows(np.ones((3, 1)), Levels(1.0, 1)), np.full(3, 100.0), Levels(100.0, 100))
-    assert along_columns(path, Fraction(1), True, greedy, 60) == [0] * 59
+    assert along_columns(path, Fraction(1), True, greedy, 60, weights=zeros(1)) == [0] * 59
     gamma, start = 2 * 2**2, 100**2 - 99**2
     beyond = []
     for steps in range(1, 60):
@@ -193,6 +199,6 @@ def test_the_greedy_path_finds_the_logistic_minimum():
     y = generator.choice([-1.0, 1.0], 60)
     X = np.column_stack([y, generator.choice([-1.0, 1.0], (60, 4))])
     path = SlopePath(fixed_rows(X, Levels(1.0, 1)), y, LOGISTIC, Levels(1.0, 1 << 16))
-    assert along_columns(path, Fraction(2), True, greedy, 50) == [0] * 49
+    assert along_columns(path, Fraction(2), True, greedy, 50, weights=zeros()) == [0] * 49
     flipped = SlopePath(fixed_rows(-X, Levels(1.0, 1)), y, LOGISTIC, Levels(1.0, 1 << 16))
-    assert along_columns(flipped, Fraction(2), True, greedy, 50) == [1] * 49
+    assert along_columns(flipped, Fraction(2), True, greedy, 50, weights=zeros()) == [1] * 49

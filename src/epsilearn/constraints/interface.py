@@ -55,6 +55,12 @@ class PointCorners:
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", read_only("points", self.points))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PointCorners) and np.array_equal(self.points, other.points)
+
+    def __hash__(self) -> int:
+        return hash((self.points.shape, self.points.tobytes()))
+
     def count(self, features: int) -> int:  # noqa: ARG002
         return len(self.points)
 

@@ -44,6 +44,9 @@ def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
     return 1.0
 
 
+_NOT_NUMBERS = "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
+
+
 def _without_values(message: str) -> str:
     """scikit-learn's text without the array or the value that some of them quote."""
     if message.startswith("Complex data not supported"):
@@ -54,7 +57,7 @@ def _without_values(message: str) -> str:
             "array.reshape(1, -1) of one row"
         )
     if "could not convert" in message.lower() or "unable to convert" in message.lower():
-        return "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
+        return _NOT_NUMBERS
     return message
 
 
@@ -78,6 +81,8 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
             X, y = validate_data(self, X, y, accept_sparse="csr", **{"dtype": FLOATS, **options})
         except ValueError as error:
             fault = _without_values(str(error))
+        if not fault and options.get("y_numeric") and y.dtype.kind not in "biuf":
+            fault = _NOT_NUMBERS
         # Raised out here: the error that was caught may carry private values along.
         if fault:
             raise InvalidInput(fault)

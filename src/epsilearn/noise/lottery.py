@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
-_WORTH = 1 << 18  # columns that are worth a thread
+_WORTH = 1 << 17  # columns that are worth a thread
 _SLACK = 1.0 + 2.0**-20  # covers the roundings of the bound itself
 # Logits no farther from 0 need no shift; totals outside the range may have lost a weight at the ends of the doubles.
 _NEAR = 300.0

@@ -87,13 +87,21 @@ def sum_blocks(columns, weights, sums):  # pragma: no cover - compiled
 
     What is lost in each of the last additions is kept apart, so that millions of columns cost no accuracy.
     """
+    block, part_of_block = np.int64(-1), 0.0
     for i in range(len(columns)):
-        sums[columns[i] // BLOCK] += weights[i]
+        here = columns[i] // BLOCK
+        if here != block:
+            if block >= 0:
+                sums[block] += part_of_block
+            block, part_of_block = here, 0.0
+        part_of_block += weights[i]
+    if block >= 0:
+        sums[block] += part_of_block
     high, low = 0.0, 0.0
-    for block in range(len(sums)):
-        total = high + sums[block]
+    for each in sums:
+        total = high + each
         part = total - high
-        low += (high - (total - part)) + (sums[block] - part)
+        low += (high - (total - part)) + (each - part)
         high = total
     return high + low
 

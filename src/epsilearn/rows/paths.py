@@ -163,7 +163,8 @@ class SlopePath(Path):
         if self._rows.few(rows):
             self._rows.add(rows, change, self._total)
         elif len(rows):
-            np.subtract(self._rows.combine(self._slopes), self._still, out=self._total.touch_all())
+            total = self._rows.combine(self._slopes, out=self._total.touch_all())
+            total -= self._still
 
     def _slopes_at(self, rows: Integers, shrink: Fraction) -> Integers:
         return _slopes(

@@ -44,14 +44,23 @@ def along_columns(
     signed: bool,
     choose: Callable[[MeanGradient], int],
     steps: int,
+    *,
+    weights: NDArray[np.int64],
     progress: Progress | None = None,
 ) -> list[int]:
-    """The corners chosen, in order: a column, or twice the column plus 1 for its negative where ``signed``."""
+    """The corners chosen, in order: a column, or twice the column plus 1 for its negative where ``signed``.
+
+    ``weights`` has the whole weights of the path's first point, and is added to.
+    """
+    for first in np.flatnonzero(weights).tolist():
+        path.move(first, int(weights[first]))
     chosen = []
     for step in range(1, steps):
         corner = choose(path.gradient(radius * shrinkage(step)))
         column, negative = divmod(corner, 2) if signed else (corner, 0)
-        path.move(column, -(step + 1) if negative else step + 1)
+        weight = -(step + 1) if negative else step + 1
+        path.move(column, weight)
+        weights[column] += weight
         chosen.append(corner)
         if progress is not None:
             progress(step)
