@@ -110,7 +110,7 @@ class ColumnLottery:
         self._still_sums = np.empty(max(1, -(-len(columns.present) // passes.BLOCK)))
         passes.sum_still(self._still_weights, self._still_sums)
         self._place = np.full(len(columns.present), -1, np.int64)
-        self._known = 0
+        self._known, self._ordered = 0, True
         self._touched_still = np.empty(len(columns.present), np.int64)
         self._weights = np.empty(len(columns.present))
         each = np.empty(1)
@@ -125,6 +125,7 @@ class ColumnLottery:
             passes.leave_out(columns.touched, self._place, self._known, self._still_weights, self._still_sums)
             fresh = slice(self._known, count)
             self._touched_still[fresh] = columns.still[columns.touched[fresh]]
+            self._ordered &= bool((np.diff(columns.touched[max(self._known - 1, 0) : count]) > 0).all())
             self._known = count
         first, second = float(columns.first), float(columns.second)
 
@@ -138,7 +139,7 @@ class ColumnLottery:
         size = max(in_threads(work, count, _WORTH))
         self._size = max(self._size, size)
         self._sums = self._still_sums + self._absent_sums
-        total: float = passes.sum_blocks(columns.touched, self._weights, self._sums)
+        total: float = passes.sum_blocks(columns.touched, self._ordered, self._weights, self._sums)
         return total
 
     def _in_floats(self, columns: Columns, uniform: Uniform, total: float) -> int | None:

@@ -82,20 +82,23 @@ def sum_still(weights, sums):  # pragma: no cover - compiled
 
 
 @compiled
-def sum_blocks(columns, weights, sums):  # pragma: no cover - compiled
+def sum_blocks(columns, ordered, weights, sums):  # pragma: no cover - compiled
     """Add touched columns' weights to their blocks, and then all blocks: the total.
 
     What is lost in each of the last additions is kept apart, so that millions of columns cost no accuracy.
     """
-    block, part_of_block = np.int64(-1), 0.0
-    for i in range(len(columns)):
-        here = columns[i] // BLOCK
-        if here != block:
-            if block >= 0:
+    if not ordered:
+        for i in range(len(columns)):
+            sums[columns[i] // BLOCK] += weights[i]
+    elif len(columns) > 0:
+        # Neighbours mostly share a block: its sum is held back until it is complete.
+        block, part_of_block = columns[0] // BLOCK, 0.0
+        for i in range(len(columns)):
+            here = columns[i] // BLOCK
+            if here != block:
                 sums[block] += part_of_block
-            block, part_of_block = here, 0.0
-        part_of_block += weights[i]
-    if block >= 0:
+                block, part_of_block = here, 0.0
+            part_of_block += weights[i]
         sums[block] += part_of_block
     high, low = 0.0, 0.0
     for each in sums:
