@@ -19,6 +19,32 @@ BLOCK = 64  # present columns whose weights are summed by themselves
 
 _STRETCH = 1024
 _NEAR = 690.0
+_SIZE_BITS = np.int64((1 << 63) - 1)
+_HALF_BITS = np.int64(1022 << 52)  # a half, as the whole number its bits make
+
+
+@compiled
+def _small(logits):  # pragma: no cover - compiled
+    """Whether all are below 1/2 in size; exponents are compared as whole numbers, many at a time."""
+    bits = logits.view(np.int64)
+    largest = np.int64(0)
+    for i in range(len(bits)):
+        largest = max(largest, bits[i] & _SIZE_BITS)
+    return largest < _HALF_BITS
+
+
+@compiled
+def _pairs(x, out):  # pragma: no cover - compiled
+    """exp(x) + exp(-x) below 1/2 by its series to the 14th power; what is left is below 2**-60 of it."""
+    for i in range(len(x)):
+        y = x[i] * x[i]
+        rest = 1.0 + y * (1.0 / 182.0)
+        rest = 1.0 + y * (1.0 / 132.0) * rest
+        rest = 1.0 + y * (1.0 / 90.0) * rest
+        rest = 1.0 + y * (1.0 / 56.0) * rest
+        rest = 1.0 + y * (1.0 / 30.0) * rest
+        rest = 1.0 + y * (1.0 / 12.0) * rest
+        out[i] = 2.0 + y * rest
 
 
 @compiled
@@ -39,6 +65,9 @@ def weigh(moved, still, first, second, shift, signed, weights):  # pragma: no co
         up = weights[start : start + count]
         for i in range(count):
             logits[i] = (first * moved[start + i] + second * still[start + i]) - shift
+        if near and signed and _small(logits[:count]):
+            _pairs(logits[:count], up)
+            continue
         if near:
             exponentials_near(logits[:count], up)
             if signed:

@@ -218,12 +218,27 @@ class SparseFixedRows(FixedRows):
             rows = sparse.csr_array(sparse.hstack([rows, constant], format="csr"))
         self.n, self.d = rows.shape
         self.levels = levels
-        self.present, indices = _without_gaps(rows.indices, self.d)
-        packed = sparse.csr_array((rows.data, indices, rows.indptr), shape=(self.n, max(1, len(self.present))))
-        self._rows, (data, where, beginnings) = _entries(packed), _entries(packed.tocsc())
+        self.size = int(rows.nnz)
+        data = rows.data
+        if self.size and data.min() == data.max():
+            # Where all entries are alike, as in binary tables, one stands for all.
+            data = data[:1].copy()
+        self._pack(data, rows.indices, rows.indptr)
+
+    def _pack(self, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any]) -> None:
+        """Keep the entries by rows and by columns, both under the positions of the columns that are present."""
+        counts = np.zeros(self.d, np.int64)
+        passes.count_columns(indices, counts)
+        self.present = np.flatnonzero(counts)
+        place = np.zeros(self.d, np.int32 if self.d < 2**31 else np.int64)
+        place[self.present] = np.arange(len(self.present), dtype=place.dtype)
+        beginnings = np.concatenate([[0], np.cumsum(counts[self.present])])
         # Half the memory to read, where it suffices: the sums over columns read all of it.
-        self._columns = data, where.astype(np.uint16) if self.n <= 1 << 16 else where, beginnings
-        self.size = int(packed.nnz)
+        where = np.empty(self.size, np.uint16 if self.n <= 1 << 16 else np.int32 if self.n < 2**31 else np.int64)
+        values = data if len(data) == 1 else np.empty_like(data)
+        packed = np.empty(self.size, place.dtype)
+        passes.by_columns(data, indices, indptr, place, beginnings, where, values, packed)
+        self._rows, self._columns = (data, packed, indptr), (values, where, beginnings)
 
     def combine(self, weights: Integers, out: Integers | None = None) -> Integers:
         out = np.empty(len(self.present), np.int64) if out is None else out
@@ -262,23 +277,6 @@ class SparseFixedRows(FixedRows):
         indptr = self._rows[2]
         # Adding jumps about in memory, combining reads straight through.
         return 4 * int((indptr[rows + 1] - indptr[rows]).sum()) < self.size
-
-
-def _without_gaps(indices: NDArray[Any], columns: int) -> tuple[Integers, NDArray[Any]]:
-    """The columns that occur, and each entry's position among them."""
-    occurs = np.zeros(columns, np.bool_)
-    occurs[indices] = True
-    present = np.flatnonzero(occurs)
-    position: NDArray[Any] = np.cumsum(occurs, dtype=np.int32 if columns < 2**31 else np.int64)
-    return present, position[indices] - position.dtype.type(1)
-
-
-def _entries(matrix: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Values, indices and beginnings; where all values are alike, as in binary tables, one stands for all."""
-    data = matrix.data
-    if len(data) and data.min() == data.max():
-        data = data[:1].copy()
-    return data, matrix.indices, matrix.indptr
 
 
 def _shortened(Z: NDArray[Any], levels: Levels, length: float) -> NDArray[Any]:

@@ -10,6 +10,8 @@ from epsilearn.exponentials import exponentials
 __all__ = [
     "LOGISTIC",
     "SQUARED",
+    "by_columns",
+    "count_columns",
     "dense_combine",
     "dense_product",
     "quantise",
@@ -109,6 +111,28 @@ def sparse_gather(data, indices, indptr, weights, out):  # pragma: no cover - co
             out[column] = (here - before) * np.int64(data[0]) if alike else here - before
             before = here
             column += 1
+
+
+@compiled
+def count_columns(indices, counts):  # pragma: no cover - compiled
+    """How many entries each column has."""
+    for k in range(len(indices)):
+        counts[indices[k]] += 1
+
+
+@compiled
+def by_columns(data, indices, indptr, place, beginnings, where, values, packed):  # pragma: no cover - compiled
+    """Sort entries by columns, the records in order; columns are renamed by ``place``, into ``packed`` as well."""
+    free = beginnings[:-1].copy()
+    alike = len(data) == 1
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = place[indices[k]]
+            packed[k] = j
+            where[free[j]] = i
+            if not alike:
+                values[free[j]] = data[k]
+            free[j] += 1
 
 
 @compiled
