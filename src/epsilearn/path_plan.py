@@ -240,6 +240,14 @@ class _Walk:
         return min(self.table.length, self.table.feature_bound * math.sqrt(self.table.columns) * (1 + 1e-12))
 
     @property
+    def _corner_size(self) -> float:
+        """The largest l1 norm of a corner."""
+        if isinstance(self.corners, CoordinateCorners):
+            return self.corners.radius
+        assert self.corners is not None
+        return float(np.abs(self.corners.points).sum(axis=1).max())
+
+    @property
     def corner_count(self) -> int:
         assert self.corners is not None
         return self.corners.count(self.table.columns)
@@ -317,7 +325,7 @@ class _Walk:
         """What the printed noise really gives: its noisy minimum is pure, and not of bounded range."""
         sensitivity = calibration.score_sensitivity(self.table.rows, self.steepest, self.reach)
         # Scores are rounded to doubles before the noise is added.
-        size = self.constraint.l1_norm(self.table.columns) * self.table.feature_bound
+        size = self._corner_size * self.table.feature_bound
         sensitivity += (self.table.columns + 64) * 2.0**-51 * self.steepest * size
         each = 2 * sensitivity * self.rows_per_person / scale * (1 + 1e-9)
         curve = ZeroConcentrated(round_up(Pure(each).rho * Fraction(steps - 1)))
