@@ -39,7 +39,7 @@ def measured(constraint, method, rows, fits=8):
     def risk(theta):
         return float(np.mean((X @ theta - y) ** 2))
 
-    found = [frank_wolfe.execute(plan, table, y).point for _ in range(fits)]
+    found = [frank_wolfe.execute(plan, table, y, random_state=seed).point for seed in range(fits)]
     assert all(constraint.contains(point, 1e-9) for point in found)
     # The true weights are in the set, so the least risk is at most theirs and, less the noise's share, at least 0.
     return float(np.mean([risk(point) for point in found])) - risk(truth), plan, risk(np.zeros(COLUMNS)) - risk(truth)
