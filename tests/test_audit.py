@@ -25,8 +25,8 @@ from epsilearn.rows import Bounds, as_rows
 SURE = 1 - 1e-6
 
 
-def laplace_at(epsilon: float):
-    generator = np.random.default_rng()
+def laplace_at(epsilon: float, seed: int | None = None):
+    generator = np.random.default_rng(seed)
     return lambda value: value + generator.laplace(scale=1 / epsilon)
 
 
@@ -64,9 +64,12 @@ def test_bounds_cover_the_truth():
 
 
 def test_bounds_come_near_the_truth():
-    finding = audit(laplace_at(2.0), 0.0, 1.0, claimed_epsilon=2.0, trials=10_000, confidence=0.99)
-    assert finding.lower_bound > 0.8 * 2.0
-    assert epsilon_bound(*finding.hits, finding.judged, 0.0, SURE) <= 2.0
+    """Mostly: now and then the event that looks best on the first half is one that hardly ever happens."""
+    findings = [
+        audit(laplace_at(2.0, seed), 0.0, 1.0, claimed_epsilon=2.0, trials=10_000, confidence=0.99) for seed in range(5)
+    ]
+    assert np.median([finding.lower_bound for finding in findings]) > 0.8 * 2.0
+    assert all(epsilon_bound(*finding.hits, finding.judged, 0.0, SURE) <= 2.0 for finding in findings)
 
 
 # What can be audited.
