@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,6 @@ _MOST_BITS, _ENOUGH_BITS, _FEWEST_BITS = 20, 14, 8
 _WHOLE, _DOUBLE = 62, 52  # bits of a sum that must fit an int64, or a double
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _PROBED = 64  # corners of somebody's own set that are looked at
-_MOST_STEPS = 1 << 20
 _MOST_PARTS = 1000  # of a curve that names every step
 
 
@@ -230,9 +230,14 @@ class _Walk:
     def code(self) -> int:
         return SQUARED if isinstance(self.bounds, calibration.SquaredSlope) else LOGISTIC
 
-    @property
+    @cached_property
     def steepest(self) -> float:
         return self.bounds.steepest(self.reach)
+
+    @cached_property
+    def width(self) -> float:
+        """The set's Gaussian width, asked for once: somebody's own set may have to sample it."""
+        return self.constraint.width(self.table.columns)
 
     @property
     def length(self) -> float:
@@ -254,8 +259,8 @@ class _Walk:
 
     def steps(self, wanted: int | str, calibrated: str) -> int:
         if not isinstance(wanted, str):
-            if check_integer("n_steps", wanted, 2) > _MOST_STEPS:
-                raise InvalidInput(f"n_steps must be at most {_MOST_STEPS}, got {wanted}")
+            if check_integer("n_steps", wanted, 2) > calibration.MOST_STEPS:
+                raise InvalidInput(f"n_steps must be at most {calibration.MOST_STEPS}, got {wanted}")
             return int(wanted)
         if wanted == "paper":
             curvature = calibration.worst_curvature(self.bounds.smoothness, self.reach)
@@ -270,13 +275,13 @@ class _Walk:
         """What the rule for the number of steps weighs against the curvature."""
         scale = self._scale(steps, calibrated)
         if self.corners is None:
-            return scale * self.constraint.width(self.table.columns)
+            return scale * self.width
         return calibration.corner_error(scale, self.corner_count)
 
     def excess_bound(self, steps: int, law: NoiseLaw) -> float:
         """A bound on the mean excess risk."""
         if law.kind == "gaussian":
-            error = calibration.width_error(law.scale, self.constraint.width(self.table.columns))
+            error = calibration.width_error(law.scale, self.width)
         elif law.kind == "laplace":
             # The best corner's noise, and the chosen one's: each is at most 1 + log |S| scales on average.
             error = 2 * law.scale * (1 + math.log(self.corner_count))

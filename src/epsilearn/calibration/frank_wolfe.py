@@ -18,6 +18,7 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 
 __all__ = [
+    "MOST_STEPS",
     "LogisticSlope",
     "SlopeBounds",
     "SquaredSlope",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _PRECISION = 128
-_MOST_STEPS = 1 << 20
+MOST_STEPS = 1 << 20
 # A typical curvature of the mean loss over its worst: see the theory page. Set on generated rows.
 _TYPICAL = 1 / 16
 
@@ -194,7 +195,7 @@ def paper_scale(rows: int, lipschitz: float, steps: int, epsilon: float, delta: 
 
 def paper_steps(rows: int, lipschitz: float, curvature: float, epsilon: float) -> int:
     """The number of points T as printed, (Gamma n epsilon / (L1 ||C||_1))**(2/3), at least 2."""
-    return int(min(max(2, round((curvature * rows * epsilon / lipschitz) ** (2 / 3))), _MOST_STEPS))
+    return int(min(max(2, round((curvature * rows * epsilon / lipschitz) ** (2 / 3))), MOST_STEPS))
 
 
 def worst_curvature(smoothness: float, reach: float) -> float:
@@ -242,7 +243,7 @@ def automatic_steps(smoothness: float, reach: float, error: Callable[[int], floa
 
     # The bound falls, then rises: double until it rises, then close in.
     high = 4
-    while high < _MOST_STEPS and bound(high) < bound(high // 2):
+    while high < MOST_STEPS and bound(high) < bound(high // 2):
         high *= 2
     low = max(2, high // 4)
     while high - low > 2:

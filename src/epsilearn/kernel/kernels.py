@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, polynomial_kernel, rbf_kernel
+from sklearn.utils.extmath import row_norms
 
 from epsilearn.checks import check_integer, check_positive
 from epsilearn.errors import InvalidInput
@@ -121,7 +122,8 @@ class Linear(Kernel):
         return _dense(linear_kernel(first, second))
 
     def squares(self, points: Any) -> Array:
-        return _squared_norms(points)
+        norms: Array = row_norms(points, squared=True)
+        return norms
 
 
 @dataclass(frozen=True)
@@ -152,12 +154,29 @@ class Polynomial(Kernel):
         return _dense(polynomial_kernel(first, second, degree=self.degree, gamma=1.0, coef0=self.constant))
 
     def squares(self, points: Any) -> Array:
-        powers: Array = (_squared_norms(points) + self.constant) ** self.degree
+        powers: Array = (row_norms(points, squared=True) + self.constant) ** self.degree
         return powers
 
 
 @dataclass(frozen=True)
-class RBF(Kernel):
+class _OfDistance(Kernel):
+    """A kernel that is 1 at distance 0: every point has length 1."""
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
+
+    @property
+    def bound(self) -> float:
+        return 1.0
+
+    def squares(self, points: Any) -> Array:
+        return np.ones(self.count(points))
+
+
+@dataclass(frozen=True)
+class RBF(_OfDistance):
     """exp(-gamma ||x - y||**2): every point has length 1.
 
     Examples
@@ -166,24 +185,12 @@ class RBF(Kernel):
     array([[1.]])
     """
 
-    gamma: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
-
-    @property
-    def bound(self) -> float:
-        return 1.0
-
     def matrix(self, first: Any, second: Any) -> Array:
         return _dense(rbf_kernel(first, second, gamma=self.gamma))
 
-    def squares(self, points: Any) -> Array:
-        return np.ones(self.count(points))
-
 
 @dataclass(frozen=True)
-class Laplacian(Kernel):
+class Laplacian(_OfDistance):
     """exp(-gamma ||x - y||_1): every point has length 1.
 
     Examples
@@ -192,20 +199,8 @@ class Laplacian(Kernel):
     array([[1.]])
     """
 
-    gamma: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
-
-    @property
-    def bound(self) -> float:
-        return 1.0
-
     def matrix(self, first: Any, second: Any) -> Array:
         return _dense(laplacian_kernel(first, second, gamma=self.gamma))
-
-    def squares(self, points: Any) -> Array:
-        return np.ones(self.count(points))
 
 
 @dataclass(frozen=True)
@@ -354,13 +349,6 @@ def _up(number: float) -> float:
 
 def _dense(values: Any) -> Array:
     return np.asarray(values.toarray() if sparse.issparse(values) else values, np.float64)
-
-
-def _squared_norms(points: Any) -> Array:
-    if sparse.issparse(points):
-        return np.asarray(points.multiply(points).sum(axis=1), np.float64).ravel()
-    norms: Array = np.einsum("ij,ij->i", points, points)
-    return norms
 
 
 def _finite(values: Array) -> Array:

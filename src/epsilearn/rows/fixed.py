@@ -19,6 +19,7 @@ from scipy import sparse
 from epsilearn.checks import check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.rows import fixed_passes as passes
+from epsilearn.rows.bounds import row_norms
 from epsilearn.threads import in_threads
 
 __all__ = ["DenseFixedRows", "FixedRows", "Levels", "SparseFixedRows", "fixed_rows"]
@@ -283,21 +284,18 @@ def _shortened(Z: NDArray[Any], levels: Levels, length: float) -> NDArray[Any]:
     """Rows longer than the bound brought down to it, again towards zero."""
     if math.isinf(length):
         return Z
-    factors = _factors(np.einsum("ij,ij->i", Z, Z, dtype=np.float64), levels, length)
-    return np.trunc(Z * factors[:, None]).astype(Z.dtype)
+    return np.trunc(Z * _factors(Z, levels, length)[:, None]).astype(Z.dtype)
 
 
 def _shortened_sparse(rows: Any, levels: Levels, length: float) -> NDArray[Any]:
-    squares = np.append(np.square(rows.data, dtype=np.float64), 0.0)
-    sums = np.add.reduceat(squares, rows.indptr[:-1])
-    factors = np.repeat(_factors(sums, levels, length), np.diff(rows.indptr))
+    factors = np.repeat(_factors(rows, levels, length), np.diff(rows.indptr))
     shortened: NDArray[Any] = np.trunc(rows.data * factors).astype(rows.data.dtype)
     return shortened
 
 
-def _factors(squares: Array, levels: Levels, length: float) -> Array:
+def _factors(Z: Any, levels: Levels, length: float) -> Array:
     # A sum of up to 2**26 squares errs by 2**-27 at most: aim below that.
     most = length / float(levels.unit) * (1 - 2.0**-26)
     with np.errstate(divide="ignore"):
-        factors: Array = np.minimum(1.0, most / np.sqrt(squares))
+        factors: Array = np.minimum(1.0, most / row_norms(Z))
     return factors
