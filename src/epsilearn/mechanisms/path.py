@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epsilearn.balls import ball
 from epsilearn.guarantee import Guarantee
+from epsilearn.linear_scores import LinearScores
 from epsilearn.mechanisms.release import NoiseLaw, Spender, spending
 from epsilearn.noise.bits import BitSource, SeededBits
 from epsilearn.noise.choice import noisy_argmax, prepare
@@ -23,33 +24,12 @@ from epsilearn.noise.lottery import ColumnLottery, Columns, draw_ticket
 from epsilearn.noise.quantiles import LAPLACE, NORMAL
 from epsilearn.noise.variates import Constant
 
-__all__ = ["LinearScores", "PrivateSteps", "private_steps"]
+__all__ = ["PrivateSteps", "private_steps"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _UNIT = 2.0**-53
-
-
-class LinearScores(Protocol):
-    """Numbers ``first * moved + second * still``, one for each column; see `epsilearn.noise.lottery.Columns`."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def present(self) -> Integers: ...
-    @property
-    def still(self) -> Integers: ...
-    @property
-    def touched(self) -> Integers: ...
-    @property
-    def moved(self) -> Integers: ...
-    @property
-    def first(self) -> Fraction: ...
-    @property
-    def second(self) -> Fraction: ...
-    @property
-    def generation(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from flint import arb
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from epsilearn.balls import ball
 from epsilearn.exponentials import EXPONENTIAL_ERROR, exponentials
+from epsilearn.linear_scores import LinearScores
 from epsilearn.noise import weights as passes
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.variates import FIRST_BITS, Uniform, refine
@@ -40,38 +40,15 @@ _VANISHED = 2.0**-1000  # a bound on a weight beyond the doubles' range, and on 
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Logits ``first * moved + second * still``, of exact numbers, one for each column that is present.
+class Columns(LinearScores):
+    """Scores as logits.
 
     Attributes
     ----------
-    count : int
-        How many columns there are, present or absent. The absent ones have logit 0.
-    present : array of int64
-        The columns that are present, increasing.
-    still : array of int64
-        One number for each of them, below 2**62; the same at every draw.
-    touched : array of int64
-        Which of those present (by position) have a ``moved`` other than zero; it only grows, or starts anew with
-        another ``generation``.
-    moved : array of int64
-        Their numbers, below 2**62.
-    first, second : Fraction
-        The factors; ``second`` is the same at every draw.
-    generation : int
-        Changes when ``touched`` is put into another order.
     signed : bool
         Whether a column stands for two tickets, of its logit and of its negative.
     """
 
-    count: int
-    present: Integers
-    still: Integers
-    touched: Integers
-    moved: Integers
-    first: Fraction
-    second: Fraction
-    generation: int
     signed: bool
 
 

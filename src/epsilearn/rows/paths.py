@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epsilearn.linear_scores import LinearScores
 from epsilearn.rows import fixed_passes as passes
 from epsilearn.rows.fixed import FixedRows, Levels, RunningSum
 
@@ -30,32 +30,8 @@ Array = NDArray[np.float64]
 _KEPT = 1 << 24  # numbers of remembered products
 
 
-@dataclass(frozen=True)
-class MeanGradient:
-    """``first * moved + second * still`` for every column that is present, and 0 for the others.
-
-    Attributes
-    ----------
-    count : int
-        How many columns there are.
-    present : array
-        Those that are not zero in every record.
-    still : array
-        A whole number for each of them.
-    touched, moved : array
-        Which of them (by position) have moved, and their whole numbers.
-    generation : int
-        Changes when ``touched`` is put into another order; else it only grows.
-    """
-
-    count: int
-    present: Integers
-    still: Integers
-    touched: Integers
-    moved: Integers
-    first: Fraction
-    second: Fraction
-    generation: int
+class MeanGradient(LinearScores):
+    """A mean gradient; columns that are zero in every record are absent."""
 
     def floats(self) -> Array:
         """The gradient in doubles, each number off by a few roundings of its two terms."""
