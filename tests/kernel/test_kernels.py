@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from epsilearn.balls import ball, precision
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel import (
     RBF,
@@ -67,15 +68,92 @@ def test_no_point_inside_the_declared_range_is_longer_than_the_bound(kernel, for
 @pytest.mark.parametrize("kernel", [Linear(0.5), Polynomial(3, 1.0, 0.5), HistogramIntersection(0.5)])
 def test_longer_private_points_are_scaled_down_and_public_ones_refused(kernel):
     points = kernel.points(10 * ROWS)
-    lengths = np.sqrt(kernel.squares(points))
-    factors = kernel.factors(points)
-    assert (factors * lengths <= kernel.bound).all()
-    assert (factors * lengths > 0.999 * kernel.bound).all()
+    lengths = _lengths_inside(kernel, points)
+    assert (lengths <= kernel.bound).all()
+    assert (lengths > 0.999 * kernel.bound).all()
     with pytest.raises(InvalidInput, match="above the declared bound"):
         kernel.check_public(points)
     # Points inside are left alone, and a point at zero is no trouble.
     inside = kernel.points(np.vstack([0.01 * ROWS, np.zeros((1, 5))]))
-    assert (kernel.factors(inside) == 1).all()
+    scaled, factors = kernel.inside(inside)
+    assert (factors == 1).all()
+    np.testing.assert_array_equal(scaled, inside)
+
+
+@pytest.mark.parametrize("kernel", [Linear(0.5), Polynomial(3, 1.0, 0.5), RBF(1.0), HistogramIntersection(0.5)])
+def test_giants_are_brought_inside_like_any_other_private_point(kernel):
+    giants = kernel.points(np.array([[1e308, 1e308, 1e300], [5e-324, 0.0, 0.0], [1e160, 0.0, 2.0]]))
+    lengths = _lengths_inside(kernel, giants)
+    assert (lengths <= kernel.bound).all()
+    points, _ = kernel.inside(giants)
+    assert np.isfinite(kernel.matrix(points, points)).all()
+
+
+def _lengths_inside(kernel, points):
+    points, factors = kernel.inside(points)
+    return factors * np.sqrt(kernel.squares(points))
+
+
+@BY_NAME
+def test_no_value_is_further_off_than_the_bound_on_its_rounding(kernel, formula):
+    """Against exact arithmetic, on points as long as the bound allows (and RBF's far from the origin)."""
+    generator = np.random.default_rng(1)
+    points = generator.dirichlet(np.ones(200) / 5, 6)
+    if isinstance(kernel, (RBF, Laplacian)):
+        points = 1e6 + 0.1 * generator.normal(size=(6, 200))
+    points, _ = kernel.inside(kernel.points(points))
+    found = kernel.matrix(points, points)
+    with precision(200):
+        errors = [ball(float(found[i, j])) - _exactly(kernel, points[i], points[j]) for i in range(6) for j in range(6)]
+        assert all(abs(error) <= kernel.rounding(200) for error in errors)
+
+
+def _exactly(kernel, x, y):
+    pairs = [(ball(float(a)), ball(float(b))) for a, b in zip(x, y, strict=True)]
+    if isinstance(kernel, HistogramIntersection):
+        return sum((a.min(b) for a, b in pairs), ball(0))
+    if isinstance(kernel, RBF):
+        return (-ball(kernel.gamma) * sum(((a - b) ** 2 for a, b in pairs), ball(0))).exp()
+    if isinstance(kernel, Laplacian):
+        return (-ball(kernel.gamma) * sum((abs(a - b) for a, b in pairs), ball(0))).exp()
+    product = sum((a * b for a, b in pairs), ball(0))
+    return product if isinstance(kernel, Linear) else (product + ball(kernel.constant)) ** kernel.degree
+
+
+@pytest.mark.parametrize(
+    ("kernel", "points"),
+    [
+        (RBF(1.0), ROWS),
+        (Linear(1.0), sparse.random_array((6, 9), density=0.3, rng=2, format="csr")),
+        (UserKernel(spectrum, 4.0), WORDS),
+        (UserKernel(lambda a, b: float(len(a & b)), 4.0), [frozenset({1, 2}), frozenset({"a"})]),
+        (UserKernel(lambda a, b: 1.0, 4.0), [((1, "x"), 2.5), ((), None)]),
+        (Precomputed(ROWS @ ROWS.T, 1.0), np.arange(40)),
+    ],
+    ids=["rows", "sparse", "texts", "sets", "tuples", "precomputed"],
+)
+def test_points_written_down_read_back_the_same(kernel, points):
+    points = kernel.points(points)
+    codes = kernel.encode(points)
+    again = kernel.decode(codes)
+    assert kernel.encode(again) == codes
+    assert len(set(codes)) == kernel.count(points)
+    if isinstance(points, list):
+        assert again == points
+    else:
+        np.testing.assert_array_equal(again, points.toarray() if sparse.issparse(points) else points)
+
+
+def test_the_same_row_has_the_same_code_whatever_it_came_in():
+    row = np.array([[0.0, -0.0, 2.0]])
+    repeated = sparse.csr_array((np.array([1.0, 1.0]), np.array([2, 2]), np.array([0, 2])), shape=(1, 3))
+    codes = {RBF().encode(RBF().points(form))[0] for form in (row, sparse.csr_array(row), repeated, row.astype(int))}
+    assert len(codes) == 1
+
+
+def test_points_that_cannot_be_written_down_are_refused():
+    with pytest.raises(InvalidInput, match="cannot be written down"):
+        UserKernel(lambda a, b: 1.0, 1.0).encode([object()])
 
 
 @pytest.mark.parametrize("kernel", [Linear(1.0), Polynomial(3, 1.0, 1.0), RBF(0.5), HistogramIntersection(1.0)])
@@ -105,7 +183,8 @@ def test_texts_are_points_too():
     gram = kernel.matrix(points, points)
     assert gram[0, 1] == 4  # pr ri iv va
     assert np.linalg.eigvalsh(gram)[0] > -1e-9
-    assert (kernel.factors(points) ** 2 * kernel.squares(points) <= 9.0).all()
+    _, factors = kernel.inside(points)
+    assert (factors**2 * kernel.squares(points) <= 9.0).all()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +201,8 @@ def test_texts_are_points_too():
         (lambda: HistogramIntersection().points(-ROWS), "negative entries"),
         (lambda: RBF().points(np.full((2, 2), np.nan)), "NaN"),
         (lambda: RBF().points(np.ones(3)), "rows of numbers"),
+        (lambda: RBF().points(np.ones((1, 3)), width=2), "must have 2 columns"),
+        (lambda: UserKernel(spectrum, 1.0).points("text"), "a list"),
         (lambda: RBF(gamma=-1.0), "gamma"),
         (lambda: Polynomial(degree=0), "degree"),
         (lambda: Polynomial(constant=-1.0), "constant"),

@@ -1,11 +1,15 @@
 """Kernels, each with a public bound R on the length sqrt(K(x, x)) of a point's features.
 
-A private point that is longer is scaled down in the feature space, silently: K(x, y) becomes a_x a_y K(x, y) with
-a_x = min(1, R / sqrt(K(x, x))). A public point that is longer is an error.
+A private point that is longer is brought inside, silently: rows of numbers are scaled down, and where a kernel is all
+there is, the point's features are: K(x, y) becomes a_x a_y K(x, y). A public point that is longer is an error.
+
+Every kernel also bounds the rounding of one of its values in floats, from public numbers alone, because a promise about
+the function learned must hold for the function that is computed.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, polynomial_kernel, rbf_kernel
-from sklearn.utils.extmath import row_norms
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, polynomial_kernel
 
 from epsilearn.checks import check_integer, check_positive
 from epsilearn.errors import InvalidInput
+from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
 __all__ = [
     "HistogramIntersection",
@@ -37,6 +42,9 @@ Array = NDArray[np.float64]
 _BLOCK = 1 << 22  # kernel values held at a time
 # A float's idea of a length is off by this at most, relative, for up to a million terms.
 _CARE = 2.0**-30
+_UNIT = 2.0**-53
+# How far from symmetric, and from positive, a precomputed matrix may be, as a share of the bound's square.
+_TOLERANCE = 2.0**-40
 
 
 class Kernel(ABC):
@@ -60,14 +68,24 @@ class Kernel(ABC):
     def squares(self, points: Any) -> Array:
         """K(x, x) for each point."""
 
-    def points(self, X: Any) -> Any:
-        """A collection of points, checked; rows of numbers unless a kernel says otherwise."""
+    @abstractmethod
+    def rounding(self, width: int) -> float:
+        """A bound on the rounding of one value between points inside the bound, of so many columns."""
+
+    def points(self, X: Any, width: int | None = None) -> Any:
+        """A collection of points, checked: rows of numbers (of ``width`` columns) unless a kernel says otherwise."""
         array = X.tocsr() if sparse.issparse(X) else np.asarray(X)
         if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biuf":
             raise InvalidInput(f"points must be rows of numbers, got shape {array.shape}")
+        if width is not None and array.shape[1] != width:
+            raise InvalidInput(f"points must have {width} columns, as in training, got {array.shape[1]}")
         if not np.isfinite(array.data if sparse.issparse(array) else array).all():
             raise InvalidInput("points have NaN or infinite values; drop or fill them by a rule fixed beforehand")
         return array.astype(np.float64)
+
+    def width(self, points: Any) -> int:
+        """How many columns points have; 1 where they are not rows of numbers."""
+        return int(points.shape[1])
 
     def count(self, points: Any) -> int:
         """How many points a collection has."""
@@ -77,11 +95,39 @@ class Kernel(ABC):
         """Some of the points."""
         return points[here]
 
-    def factors(self, points: Any) -> Array:
-        """What to multiply private points' features by so that none is longer than the bound."""
+    def join(self, collections: Sequence[Any]) -> Any:
+        """Several collections as one."""
+        if any(sparse.issparse(points) for points in collections):
+            return sparse.vstack([sparse.csr_array(points) for points in collections], format="csr")
+        return np.concatenate(collections)
+
+    def encode(self, points: Any) -> list[bytes]:
+        """Each point as bytes: equal for equal points, whatever they came in."""
+        rows = sparse.csr_array(points)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        edges = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
+        return [
+            np.array([rows.shape[1], stop - start], "<i8").tobytes()
+            + rows.indices[start:stop].astype("<i8").tobytes()
+            + rows.data[start:stop].astype("<f8").tobytes()
+            for start, stop in edges
+        ]
+
+    def decode(self, codes: Sequence[bytes]) -> Any:
+        """The points that were encoded, as one collection."""
+        width = int(np.frombuffer(codes[0], "<i8", 1)[0])
+        rows = np.zeros((len(codes), width))
+        for row, code in zip(rows, codes, strict=True):
+            entries = int(np.frombuffer(code, "<i8", 2)[1])
+            row[np.frombuffer(code, "<i8", entries, 16)] = np.frombuffer(code, "<f8", entries, 16 + 8 * entries)
+        return rows
+
+    def inside(self, points: Any) -> tuple[Any, Array]:
+        """Private points brought inside the bound, and what to multiply their features by."""
         with np.errstate(divide="ignore"):
             factors: Array = np.minimum(1.0, self.bound * (1 - _CARE) / np.sqrt(self.squares(points)))
-        return factors
+        return points, factors
 
     def check_public(self, points: Any) -> None:
         """Refuse public points that are longer than the bound."""
@@ -99,8 +145,20 @@ class Kernel(ABC):
             yield here, self.matrix(self.part(first, here), second)
 
 
+class _OfProducts(Kernel):
+    """A kernel of <x, y>, for rows of norm at most ``data_norm``; longer private rows are scaled down to it."""
+
+    data_norm: float
+
+    def inside(self, points: Any) -> tuple[Any, Array]:
+        points, norms = without_giants(points)
+        factors = Bounds(self.data_norm, intercept=0.0).factors(norms, points.shape[1])
+        scaled = sparse.diags_array(factors) @ points if sparse.issparse(points) else points * factors[:, None]
+        return scaled, np.ones(len(factors))
+
+
 @dataclass(frozen=True)
-class Linear(Kernel):
+class Linear(_OfProducts):
     """<x, y>, for rows of norm at most ``data_norm``.
 
     Examples
@@ -122,12 +180,14 @@ class Linear(Kernel):
         return _dense(linear_kernel(first, second))
 
     def squares(self, points: Any) -> Array:
-        norms: Array = row_norms(points, squared=True)
-        return norms
+        return row_norms(points) ** 2
+
+    def rounding(self, width: int) -> float:
+        return 1.01 * (width + 4) * _UNIT * self.bound**2
 
 
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(_OfProducts):
     """(<x, y> + constant)**degree, for rows of norm at most ``data_norm``.
 
     Examples
@@ -154,8 +214,12 @@ class Polynomial(Kernel):
         return _dense(polynomial_kernel(first, second, degree=self.degree, gamma=1.0, coef0=self.constant))
 
     def squares(self, points: Any) -> Array:
-        powers: Array = (row_norms(points, squared=True) + self.constant) ** self.degree
+        powers: Array = (row_norms(points) ** 2 + self.constant) ** self.degree
         return powers
+
+    def rounding(self, width: int) -> float:
+        # An error of the product grows by the degree; the power itself is good to a few units.
+        return 1.01 * (self.degree * (width + 6) + 8) * _UNIT * self.bound**2
 
 
 @dataclass(frozen=True)
@@ -174,6 +238,13 @@ class _OfDistance(Kernel):
     def squares(self, points: Any) -> Array:
         return np.ones(self.count(points))
 
+    def inside(self, points: Any) -> tuple[Any, Array]:
+        return points, np.ones(self.count(points))
+
+    def rounding(self, width: int) -> float:
+        # A distance D summed from differences errs by a share of itself, and D e**-D is at most 1 / e.
+        return 1.01 * (width + 12) * _UNIT
+
 
 @dataclass(frozen=True)
 class RBF(_OfDistance):
@@ -186,7 +257,10 @@ class RBF(_OfDistance):
     """
 
     def matrix(self, first: Any, second: Any) -> Array:
-        return _dense(rbf_kernel(first, second, gamma=self.gamma))
+        # From differences: ||x||**2 - 2 <x, y> + ||y||**2, as scikit-learn has it, cancels where rows are long.
+        with np.errstate(over="ignore"):
+            values: Array = np.exp(-self.gamma * cdist(_dense(first), _dense(second), "sqeuclidean"))
+        return values
 
 
 @dataclass(frozen=True)
@@ -200,7 +274,7 @@ class Laplacian(_OfDistance):
     """
 
     def matrix(self, first: Any, second: Any) -> Array:
-        return _dense(laplacian_kernel(first, second, gamma=self.gamma))
+        return _dense(laplacian_kernel(_dense(first), _dense(second), gamma=self.gamma))
 
 
 @dataclass(frozen=True)
@@ -222,8 +296,8 @@ class HistogramIntersection(Kernel):
     def bound(self) -> float:
         return _up(math.sqrt(self.mass))
 
-    def points(self, X: Any) -> Any:
-        array = super().points(X.toarray() if sparse.issparse(X) else X)
+    def points(self, X: Any, width: int | None = None) -> Any:
+        array = super().points(X.toarray() if sparse.issparse(X) else X, width)
         if (array < 0).any():
             raise InvalidInput("histograms have no negative entries; count something, or use another kernel")
         return array
@@ -235,8 +309,19 @@ class HistogramIntersection(Kernel):
         return total
 
     def squares(self, points: Any) -> Array:
-        sums: Array = points.sum(axis=1)
+        with np.errstate(over="ignore"):
+            sums: Array = points.sum(axis=1)
         return sums
+
+    def inside(self, points: Any) -> tuple[Any, Array]:
+        largest = np.maximum(points.max(axis=1), 1.0)
+        shares = points / largest[:, None]  # so that no sum overflows
+        with np.errstate(divide="ignore", over="ignore"):
+            factors = np.minimum(largest, self.mass * (1 - _CARE) / shares.sum(axis=1))
+        return shares * factors[:, None], np.ones(len(points))
+
+    def rounding(self, width: int) -> float:
+        return 1.01 * (width + 4) * _UNIT * self.mass
 
 
 @dataclass(frozen=True)
@@ -249,6 +334,8 @@ class UserKernel(Kernel):
         K of two points.
     declared : float
         A public bound on sqrt(K(x, x)); private points beyond it are scaled down.
+    accuracy : float
+        A public bound on the rounding of one value, as a share of ``declared**2``.
 
     Examples
     --------
@@ -260,22 +347,45 @@ class UserKernel(Kernel):
 
     function: Callable[[Any, Any], float]
     declared: float
+    accuracy: float = 1e-14
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", check_positive("declared", self.declared))
+        object.__setattr__(self, "accuracy", check_positive("accuracy", self.accuracy))
 
     @property
     def bound(self) -> float:
         return self.declared
 
-    def points(self, X: Any) -> Sequence[Any]:
-        points = list(X)
+    def rounding(self, width: int) -> float:  # noqa: ARG002 - the author's word
+        return self.accuracy * self.declared**2
+
+    def points(self, X: Any, width: int | None = None) -> Sequence[Any]:  # noqa: ARG002 - points can be anything
+        points = list(X) if not isinstance(X, str) else []
         if not points:
-            raise InvalidInput("there must be at least one point")
+            raise InvalidInput("points must be a list of at least one")
         return points
+
+    def width(self, points: Any) -> int:  # noqa: ARG002
+        return 1
 
     def count(self, points: Any) -> int:
         return len(points)
+
+    def join(self, collections: Sequence[Any]) -> Any:
+        return [point for points in collections for point in points]
+
+    def encode(self, points: Any) -> list[bytes]:
+        try:
+            return [json.dumps(_plain(point), sort_keys=True, ensure_ascii=False).encode() for point in points]
+        except TypeError:
+            raise InvalidInput(
+                "these points cannot be written down, so the same question could not be told from another; let the "
+                "kernel take texts, numbers, lists, sets or dictionaries of them"
+            ) from None
+
+    def decode(self, codes: Sequence[bytes]) -> Any:
+        return [_from_plain(json.loads(code)) for code in codes]
 
     def matrix(self, first: Any, second: Any) -> Array:
         values = np.array([[float(self.function(a, b)) for b in second] for a in first])
@@ -312,10 +422,10 @@ class Precomputed(Kernel):
         if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
             raise InvalidInput(f"a Gram matrix must be square, got shape {values.shape}")
         _finite(values)
-        scale = float(np.abs(values).max()) or 1.0
-        if not np.allclose(values, values.T, rtol=0, atol=1e-9 * scale):
+        tolerance = _TOLERANCE * self.declared**2
+        if not np.allclose(values, values.T, rtol=0, atol=tolerance):
             raise InvalidInput("a Gram matrix must be symmetric; the matrix given is not")
-        if float(np.linalg.eigvalsh(values)[0]) < -1e-9 * scale * len(values):
+        if float(np.linalg.eigvalsh(values)[0]) < -tolerance:
             raise InvalidInput("the Gram matrix has negative eigenvalues, so it is no kernel's; clip them, or mend it")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
@@ -324,7 +434,20 @@ class Precomputed(Kernel):
     def bound(self) -> float:
         return self.declared
 
-    def points(self, X: Any) -> NDArray[np.int64]:
+    def rounding(self, width: int) -> float:  # noqa: ARG002
+        # A matrix that is all but positive is that close to one that is.
+        return 2 * _TOLERANCE * self.declared**2
+
+    def width(self, points: Any) -> int:  # noqa: ARG002
+        return 1
+
+    def encode(self, points: Any) -> list[bytes]:
+        return [b"%d" % number for number in points]
+
+    def decode(self, codes: Sequence[bytes]) -> Any:
+        return np.array([int(code) for code in codes])
+
+    def points(self, X: Any, width: int | None = None) -> NDArray[np.int64]:  # noqa: ARG002
         numbers = np.asarray(X)
         numbers = numbers[:, 0] if numbers.ndim == 2 and numbers.shape[1] == 1 else numbers
         if numbers.ndim != 1 or not len(numbers) or not np.array_equal(numbers, np.asarray(numbers, np.int64)):
@@ -355,3 +478,24 @@ def _finite(values: Array) -> Array:
     if not np.isfinite(values).all():
         raise InvalidInput("the kernel has NaN or infinite values; it must be finite for every pair of points")
     return values
+
+
+def _plain(point: Any) -> Any:
+    """A point as JSON has it; sets, whose order means nothing, are sorted."""
+    if isinstance(point, (set, frozenset)):
+        return {"set": sorted((_plain(item) for item in point), key=lambda item: json.dumps(item, sort_keys=True))}
+    if isinstance(point, dict):
+        return {"map": sorted([_plain(k), _plain(v)] for k, v in point.items())}
+    if isinstance(point, (list, tuple)):
+        return [_plain(item) for item in point]
+    return point.item() if isinstance(point, np.generic) else point
+
+
+def _from_plain(point: Any) -> Any:
+    if isinstance(point, list):
+        return tuple(_from_plain(item) for item in point)
+    if isinstance(point, dict) and "set" in point:
+        return frozenset(_from_plain(item) for item in point["set"])
+    if isinstance(point, dict):
+        return {_from_plain(k): _from_plain(v) for k, v in point["map"]}
+    return point
