@@ -97,26 +97,30 @@ def rbf(a, b):
     return np.exp(-((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2))
 
 
+SPREAD = np.random.default_rng(0).uniform(-1, 1, size=(50, 1))
+
+
 def opened(**options) -> GaussianProcess:
     settings = {"sensitivity": 0.05, "epsilon": 1.0, "delta": 1e-6, "max_points": 60, **options}
     session = GaussianProcess(rbf, **settings)
-    session.release(np.random.default_rng(0).uniform(-1, 1, size=(50, 1)), np.zeros(50))
+    session.release(SPREAD, np.zeros(50))
     return session
 
 
 @ROWS
 def test_gaussian_process(rows):
     session = opened(rows_per_person=rows)
-    assert rows * 0.05 <= session._tau * session.guarantee.curve.shift <= rows * 0.05 * 1.001
+    assert rows * 0.05 <= session._process_noise.law.tau * session.guarantee.curve.shift <= rows * 0.05 * 1.001
 
 
 def test_the_error_of_function_values_is_paid_for():
     """The worst error vector: each entry off by twice the declared error, along the factor's weakest direction."""
     session = opened(value_error=1e-5)
-    points = np.array(session._points)
-    weakest = np.linalg.svd(session._factor)[0][:, -1]
+    points = SPREAD
+    factor, tau = session._process_noise._factor.matrix, session._process_noise.law.tau
+    weakest = np.linalg.svd(factor)[0][:, -1]
     shift = 0.05 * rbf(points, points)[:, 0] + 2e-5 * np.sign(weakest)
-    length = np.linalg.norm(np.linalg.solve(session._factor, shift)) / session._tau
+    length = np.linalg.norm(np.linalg.solve(factor, shift)) / tau
     assert length <= session.guarantee.curve.shift
     assert length > 0.05 * session.guarantee.curve.shift
 
@@ -124,8 +128,8 @@ def test_the_error_of_function_values_is_paid_for():
 def test_the_error_of_kernel_values_is_paid_for():
     """The true kernel may be larger than the computed one by the declared error, everywhere at once."""
     session = opened(kernel_error=1e-6)
-    points = np.array(session._points)
-    gap = session._factor @ session._factor.T - (rbf(points, points) + 1e-6)
+    points = SPREAD
+    gap = session._process_noise._factor.matrix @ session._process_noise._factor.matrix.T - (rbf(points, points) + 1e-6)
     assert np.linalg.eigvalsh(gap).min() > 0
 
 

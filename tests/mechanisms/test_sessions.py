@@ -14,6 +14,7 @@ import epsilearn
 from epsilearn import AboveThreshold, GaussianProcess
 from epsilearn.accounting import GaussianShift
 from epsilearn.errors import InvalidInput, StateError
+from epsilearn.mechanisms.process import ProcessLaw
 
 
 def rbf(a, b):
@@ -174,9 +175,17 @@ def test_same_question_same_answer_even_from_another_value():
     assert len(session) == 2
 
 
+def factor_of(session: GaussianProcess) -> np.ndarray:
+    return session._process_noise._factor.matrix
+
+
+def law_of(session: GaussianProcess) -> ProcessLaw:
+    return session._process_noise.law
+
+
 def mahalanobis(session: GaussianProcess, shift: np.ndarray) -> float:
     """The exact length of a shift under the noise actually used, from the session's own factor."""
-    return float(np.linalg.norm(np.linalg.solve(session._factor, shift)) / session._tau)
+    return float(np.linalg.norm(np.linalg.solve(factor_of(session), shift)) / law_of(session).tau)
 
 
 def test_no_function_in_the_ball_shifts_further_than_promised():
@@ -203,8 +212,9 @@ def test_the_factor_dominates_the_kernel():
     points = np.random.default_rng(3).normal(size=(120, 2)) * 0.2
     session = open_process()
     session.release(points, np.zeros(120))
-    gap = session._factor @ session._factor.T - rbf(points, points)
-    assert np.linalg.eigvalsh(gap).min() > 0.4 * session._jitter
+    factor = factor_of(session)
+    gap = factor @ factor.T - rbf(points, points)
+    assert np.linalg.eigvalsh(gap).min() > 0.4 * law_of(session).jitter
 
 
 def test_the_cap_is_kept():

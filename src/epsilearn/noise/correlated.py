@@ -16,7 +16,7 @@ from epsilearn.balls import ball, precision
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import Number, round_exactly
 from epsilearn.noise.quantiles import NORMAL
-from epsilearn.noise.variates import FIRST_BITS, Variate
+from epsilearn.noise.variates import FIRST_BITS, Uniform, Variate
 
 __all__ = ["Normals"]
 
@@ -35,7 +35,18 @@ class Normals:
 
     def grow(self, count: int) -> None:
         """Draw until there are ``count`` normals. Those already there stay as they are."""
-        fresh = [Variate(NORMAL, self._source) for _ in range(count - len(self))]
+        self._append([Variate(NORMAL, self._source) for _ in range(count - len(self))])
+
+    def digits(self) -> list[tuple[int, int]]:
+        """The random digits of each normal drawn so far, and how many they are."""
+        return [normal.digits() for normal in self._exact]
+
+    def restore(self, digits: list[tuple[int, int]]) -> None:
+        """Replace all normals by those with these digits."""
+        self._exact, self._middle, self._error = [], np.empty(0), np.empty(0)
+        self._append([Variate(NORMAL, self._source, Uniform(self._source, *known)) for known in digits])
+
+    def _append(self, fresh: list[Variate]) -> None:
         with precision(2 * FIRST_BITS):
             balls = [normal.ball(FIRST_BITS) for normal in fresh]
             middles = [float(b.mid()) if b.is_finite() else 0.0 for b in balls]

@@ -75,6 +75,10 @@ class Variate:
         self._quantile = quantile
         self._uniform = uniform or Uniform(source)
 
+    def digits(self) -> tuple[int, int]:
+        """The random digits drawn so far, as an integer, and how many they are."""
+        return self._uniform.digits(0)
+
     def ball(self, bits: int) -> arb:
         tail, upper = self._uniform.tail(bits)
         return self._quantile.at(tail, upper)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from epsilearn.losses import Loss
 from epsilearn.rows.interface import Rows
 from epsilearn.solvers.refine import ExactRows, refine
 
-__all__ = ["Problem", "Solution", "minimise"]
+__all__ = ["Point", "Problem", "Solution", "line_search", "minimise", "not_reached"]
 
 Array = NDArray[np.float64]
 
@@ -68,6 +69,15 @@ class Point:
     gradient: Array
     rounding: float
     bound: float
+
+
+AnyPoint_co = TypeVar("AnyPoint_co", bound=Point, covariant=True)
+
+
+class Convex(Protocol[AnyPoint_co]):
+    """A convex function that can be looked at anywhere."""
+
+    def at(self, coef: Array, /) -> AnyPoint_co: ...
 
 
 @dataclass(frozen=True)
@@ -124,9 +134,9 @@ def minimise(
         stuck = _norm(point.gradient) <= 2 * point.rounding
         if stuck and problem.loss.exact and isinstance(problem.rows, ExactRows):
             return _beyond_doubles(problem, problem.rows, point, steer, target)
-        found = _line_search(problem, point, steer(-point.gradient), limit - used)
+        found = line_search(problem, point, steer(-point.gradient), limit - used)
         if found is None:
-            raise _not_reached(target)
+            raise not_reached(target)
         before, (point, passes) = point, found
         used += passes
         # A Hessian is dear, and the last one is good enough as long as each step gains a digit.
@@ -160,11 +170,12 @@ def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, steer: Stee
     tilt = np.zeros_like(point.coef) if problem.tilt is None else problem.tilt
     found = refine(rows, problem.loss, problem.strength, tilt, point.coef, steer, target)
     if found is None:
-        raise _not_reached(target)
+        raise not_reached(target)
     return Solution(*found)
 
 
-def _not_reached(target: float) -> ConvergenceError:
+def not_reached(target: float) -> ConvergenceError:
+    """The error of a solver that ran out of passes."""
     return ConvergenceError(
         f"the solver did not reach a gradient norm of {target:.3g}; nothing was released. "
         "Use a larger alpha, or rescale the features"
@@ -223,7 +234,7 @@ def _by_products(problem: Problem, ease: Steer, residual: Array) -> Array:
     return step
 
 
-def _line_search(problem: Problem, point: Point, step: Array, left: int) -> tuple[Point, int] | None:
+def line_search(problem: Convex[AnyPoint_co], point: Point, step: Array, left: int) -> tuple[AnyPoint_co, int] | None:
     """A length at which the slope along the step has all but vanished; None if passes run out.
 
     The objective is convex along the step, so the sign of the slope says on which side of the minimum a length lies.

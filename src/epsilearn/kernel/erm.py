@@ -1,0 +1,240 @@
+"""The non-private minimiser w* = sum of m_i phi(x_i), with a certificate, and how far it can move.
+
+It is found from the Gram matrix of up to 20,000 points, or in a finite feature map: monomials for polynomial kernels,
+the span of public landmarks for any. Either way a `KernelProblem` knows, from public numbers alone, how far the
+computed minimiser moves when one record is replaced, and how exact its values are. Nothing here is private yet.
+Proofs: ``docs/theory/kernels.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.calibration.fit import stable_minimiser
+from epsilearn.calibration.output import minimiser_sensitivity, norm_bound
+from epsilearn.errors import InvalidInput
+from epsilearn.kernel.features import FeatureMap
+from epsilearn.kernel.kernels import Kernel
+from epsilearn.losses import Loss
+from epsilearn.losses.interface import UNIT
+from epsilearn.rows import Bounds, as_rows
+from epsilearn.rows.interface import Rows
+from epsilearn.solvers import Problem, minimise
+from epsilearn.solvers.dual import DualProblem, dual_rounding, minimise_dual
+
+__all__ = ["MOST_GRAM_ROWS", "FeatureProblem", "GramProblem", "KernelProblem", "Minimum", "Stability"]
+
+Array = NDArray[np.float64]
+Progress = Callable[[float], None] | None
+
+MOST_GRAM_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What is public about a minimiser that has not been computed yet.
+
+    Attributes
+    ----------
+    sensitivity : float
+        How far the computed minimiser can move, in the kernel's norm, when one record is replaced.
+    certificate : float
+        The gradient norm the solver must reach; the sensitivity counts it.
+    value_error : float
+        A bound on the rounding of one of its values at a public point.
+    norm : float
+        A bound on its norm.
+    """
+
+    sensitivity: float
+    certificate: float
+    value_error: float
+    norm: float
+
+    def value_sensitivity(self, bound: float) -> float:
+        """How far one computed value at a point of this length can move."""
+        return (self.sensitivity * bound + 2 * self.value_error) * (1 + 1e-12)
+
+
+class Minimum(ABC):
+    """The minimiser. It is private: only its values leave, through the door."""
+
+    @abstractmethod
+    def values(self, points: Any) -> Array:
+        """<w*, phi(z)> at public points, however many."""
+
+    @abstractmethod
+    def norm(self) -> float:
+        """||w*||, to within a relative error of a millionth."""
+
+
+class KernelProblem(ABC):
+    """A regularised loss over a kernel's functions, on private records."""
+
+    kernel: Kernel
+    loss: Loss
+    strength: float
+    n: int
+    bound: float
+
+    @property
+    @abstractmethod
+    def stability(self) -> Stability:
+        """How far the minimiser can move: public."""
+
+    @abstractmethod
+    def solve(self, progress: Progress = None) -> Minimum:
+        """Find the minimiser, certified."""
+
+
+class FeatureProblem(KernelProblem):
+    """The problem over a finite feature map.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Public.
+    points : collection of points
+        The private ones, as the kernel has checked them.
+    target : array
+        Labels -1 and 1, or numbers.
+    loss : Loss
+        Of one score.
+    strength : float
+        The regularisation.
+    """
+
+    def __init__(self, features: FeatureMap, points: Any, target: Array, loss: Loss, strength: float) -> None:
+        self.features, self.kernel = features, features.kernel
+        self.loss, self.strength, self.bound = loss, strength, features.bound
+        inside, _ = self.kernel.inside(points)
+        self.rows: Rows = as_rows(features.table(inside), target, Bounds(features.bound, intercept=0.0))
+        self.n = self.rows.n
+
+    @property
+    def stability(self) -> Stability:
+        certificate, sensitivity = stable_minimiser(
+            self.loss, self.n, self.rows.norm, self.strength, self.rows.rounding, tight=True
+        )
+        norm = norm_bound(self.loss, self.rows.norm, self.strength)
+        size = norm + certificate / self.strength
+        error = 1.01 * (self.features.columns + 4) * UNIT * size * self.bound
+        return Stability(sensitivity, certificate, error, norm)
+
+    def solve(self, progress: Progress = None) -> FeatureMinimum:
+        problem = Problem(self.rows, self.loss, self.strength)
+        found = minimise(problem, self.stability.certificate, progress=progress)
+        return FeatureMinimum(self.features, np.array([float(c) for c in found.coef]))
+
+
+@dataclass(frozen=True)
+class FeatureMinimum(Minimum):
+    """A vector of weights for the features."""
+
+    features: FeatureMap
+    weights: Array
+
+    def values(self, points: Any) -> Array:
+        return self.features.scores(points, self.weights)
+
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.weights))
+
+
+class GramProblem(KernelProblem):
+    """The problem through the kernel alone: all values between up to 20,000 points.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any; private points are brought inside its bound.
+    points, target, loss, strength
+        As for `FeatureProblem`.
+    """
+
+    def __init__(self, kernel: Kernel, points: Any, target: Array, loss: Loss, strength: float) -> None:
+        self.kernel, self.loss, self.strength, self.bound = kernel, loss, strength, kernel.bound
+        self.n = kernel.count(points)
+        if self.n > MOST_GRAM_ROWS:
+            raise InvalidInput(
+                f"{self.n} rows are too many for a Gram matrix; pass landmarks=, public points whose features span "
+                f"the model, or at most {MOST_GRAM_ROWS} rows"
+            )
+        self._points, self._factors = kernel.inside(points)
+        self._target = target
+        self._width = kernel.width(points)
+
+    @property
+    def stability(self) -> Stability:
+        gram = self._public_gram()
+
+        def rounding(loss: Loss, reach: float) -> float:
+            return dual_rounding(loss, gram, self.strength, 1.01 * loss.lipschitz / self.strength, self.bound * reach)
+
+        certificate, _ = stable_minimiser(self.loss, self.n, self.bound, self.strength, rounding, tight=True)
+        sensitivity = minimiser_sensitivity(self.loss, self.n, self.bound, self.strength, certificate)
+        # strength m_i = r_i - slope_i / n, and the r_i sum to at most certificate / R.
+        size = (self.loss.lipschitz + certificate / self.bound) / self.strength
+        norm = norm_bound(self.loss, self.bound, self.strength)
+        return Stability(sensitivity, certificate, 1.01 * size * gram.error, norm)
+
+    def solve(self, progress: Progress = None) -> GramMinimum:
+        gram = self._public_gram()
+        gram.values = self._gram_values()
+        problem = DualProblem(gram, self._target, self.loss, self.strength)
+        found = minimise_dual(problem, self.stability.certificate, progress=progress)
+        norm = math.sqrt(max(0.0, float(found.coef @ gram.product(found.coef))))
+        return GramMinimum(self.kernel, self._points, found.coef * self._factors, norm)
+
+    def _gram_values(self) -> Array:
+        values = np.empty((self.n, self.n))
+        for here, block in self.kernel.blocks(self._points, self._points):
+            values[here] = block
+        values *= self._factors
+        values *= self._factors[:, None]
+        return values
+
+    def _public_gram(self) -> _GramMatrix:
+        value = self.kernel.rounding(self._width) + 4 * UNIT * self.bound**2
+        return _GramMatrix(self.n, self.bound, value + 1.01 * (self.n + 2) * UNIT * self.bound**2)
+
+
+@dataclass
+class _GramMatrix:
+    """What the solver sees. A product adds n terms; each value is off by the kernel's own rounding."""
+
+    n: int
+    norm: float
+    error: float
+    values: Array | None = None
+
+    def product(self, vector: Array) -> Array:
+        assert self.values is not None
+        product: Array = self.values @ vector
+        return product
+
+
+@dataclass(frozen=True)
+class GramMinimum(Minimum):
+    """A coefficient for each private point."""
+
+    kernel: Kernel
+    points: Any
+    coef: Array
+    length: float
+
+    def values(self, points: Any) -> Array:
+        out = np.empty(self.kernel.count(points))
+        for here, block in self.kernel.blocks(points, self.points):
+            out[here] = block @ self.coef
+        return out
+
+    def norm(self) -> float:
+        return self.length

@@ -1,0 +1,188 @@
+"""Public maps from points to a finite number of features, whose inner products are a kernel, exactly or nearly.
+
+A map is fixed before any private record is looked at. With one, a kernel machine is a linear model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import eigh
+
+from epsilearn.checks import check_integer
+from epsilearn.errors import InvalidInput
+from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
+from epsilearn.kernel.monomials import monomial_count, monomials
+
+__all__ = ["FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
+
+Array = NDArray[np.float64]
+
+_BLOCK = 1 << 22  # numbers held at a time
+_MOST_MONOMIALS = 200_000
+# Directions in which landmarks differ by less than this share of the largest are left out: floats cannot tell them.
+_FLAT = 1e-10
+
+
+class FeatureMap(ABC):
+    """A public map to ``columns`` features, none longer than ``bound`` altogether.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Whose points it takes.
+    columns : int
+        How many features there are.
+    bound : float
+        The longest a point's features can be.
+    """
+
+    kernel: Kernel
+    columns: int
+    bound: float
+
+    @abstractmethod
+    def features(self, points: Any) -> Any:
+        """Features of a few points: a dense or sparse matrix."""
+
+    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
+        """Features of many points, a few at a time."""
+        rows = max(1, _BLOCK // self.columns)
+        count = self.kernel.count(points)
+        for start in range(0, count, rows):
+            here = slice(start, min(start + rows, count))
+            yield here, self.features(self.kernel.part(points, here))
+
+    def table(self, points: Any) -> Any:
+        """Features of all points as one matrix; single precision where it is dense, since rows are what it says."""
+        parts = (features for _, features in self.blocks(points))
+        first = next(parts)
+        if sparse.issparse(first):
+            return sparse.vstack([first, *parts], format="csr")
+        table = np.empty((self.kernel.count(points), self.columns), np.float32)
+        table[: len(first)] = first
+        start = len(first)
+        for features in parts:
+            table[start : start + len(features)] = features
+            start += len(features)
+        return table
+
+    def scores(self, points: Any, weights: Array) -> Array:
+        """<weights, features> at public points, however many; ``weights`` may have several columns."""
+        out = np.empty((self.kernel.count(points), *weights.shape[1:]))
+        for here, features in self.blocks(points):
+            out[here] = features @ weights
+        return out
+
+
+class Identity(FeatureMap):
+    """The linear kernel's: a row is its own features."""
+
+    def __init__(self, kernel: Linear, width: int) -> None:
+        self.kernel, self.columns, self.bound = kernel, width, kernel.bound
+
+    def features(self, points: Any) -> Any:
+        return points
+
+    def table(self, points: Any) -> Any:
+        return points
+
+
+class Monomials(FeatureMap):
+    """The polynomial kernel's: all products of entries, sparse where rows are."""
+
+    def __init__(self, kernel: Polynomial, width: int) -> None:
+        self.kernel, self.bound = kernel, kernel.bound
+        self.columns = monomial_count(width, kernel.degree)
+        self._polynomial = kernel
+
+    def features(self, points: Any) -> Any:
+        return monomials(points, self._polynomial.degree, self._polynomial.constant)
+
+
+class Landmarks(FeatureMap):
+    """psi(x) = A k_Z(x) with A A' K_ZZ = 1 on the ``rank`` directions in which public points Z differ most.
+
+    It is the kernel's feature vector projected onto a part of the span of the landmarks', so it is no longer.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any.
+    landmarks : collection of points
+        Public.
+    rank : int, optional
+        How many directions to keep; all that floats can tell apart by default.
+
+    Examples
+    --------
+    >>> Z = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> map = Landmarks(RBF(1.0), Z)
+    >>> psi = map.features(Z)
+    >>> np.allclose(psi @ psi.T, RBF(1.0).matrix(Z, Z))
+    True
+    """
+
+    def __init__(self, kernel: Kernel, landmarks: Any, rank: int | None = None) -> None:
+        self.kernel, self.bound = kernel, kernel.bound
+        self.landmarks = kernel.points(landmarks)
+        kernel.check_public(self.landmarks)
+        sizes, directions = eigh(kernel.matrix(self.landmarks, self.landmarks))
+        sizes, directions = sizes[::-1], directions[:, ::-1]
+        most = int((sizes > _FLAT * sizes[0]).sum())
+        if not most:
+            raise InvalidInput("the landmarks all have features of length 0; choose others")
+        self.columns = most if rank is None else min(check_integer("rank", rank), most)
+        self.spectrum: Array = sizes[:most] / len(sizes)
+        self._projection: Array = directions[:, : self.columns] / np.sqrt(sizes[: self.columns])
+
+    def features(self, points: Any) -> Any:
+        return self.kernel.matrix(points, self.landmarks) @ self._projection
+
+    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
+        for here, values in self.kernel.blocks(points, self.landmarks):
+            yield here, values @ self._projection
+
+
+class Fourier(FeatureMap):
+    """Random cosines and sines (Rahimi and Recht 2007) for a kernel of x - y: the earlier papers' way.
+
+    The frequencies are public and drawn once from a seed that is part of the model.
+
+    Examples
+    --------
+    >>> map = Fourier(RBF(0.5), width=2, count=2000, seed=0)
+    >>> psi = map.features(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    >>> bool(abs(psi[0] @ psi[1] - np.exp(-0.5)) < 0.1)
+    True
+    """
+
+    def __init__(self, kernel: RBF | Laplacian, width: int, count: int, seed: int = 0) -> None:
+        if not isinstance(kernel, (RBF, Laplacian)):
+            raise InvalidInput("random features need a kernel of x - y: RBF or Laplacian; use landmarks for others")
+        pairs = check_integer("n_features", count, least=2) // 2
+        self.kernel, self.columns, self.bound = kernel, 2 * pairs, 1.0 + 1e-12
+        generator = np.random.default_rng(seed)
+        if isinstance(kernel, RBF):
+            self._frequencies = generator.normal(scale=np.sqrt(2 * kernel.gamma), size=(width, pairs))
+        else:
+            self._frequencies = generator.standard_cauchy(size=(width, pairs)) * kernel.gamma
+
+    def features(self, points: Any) -> Any:
+        phases = points @ self._frequencies
+        waves: Array = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(self.columns / 2)
+        return waves
+
+
+def exact_map(kernel: Kernel, width: int) -> FeatureMap | None:
+    """The kernel's own feature map where it is finite and small enough to be written out."""
+    if isinstance(kernel, Linear):
+        return Identity(kernel, width)
+    if isinstance(kernel, Polynomial) and monomial_count(width, kernel.degree) <= _MOST_MONOMIALS:
+        return Monomials(kernel, width)
+    return None
