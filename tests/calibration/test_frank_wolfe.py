@@ -15,12 +15,12 @@ from scipy.special import expit, logsumexp
 
 from epsilearn.accounting import ZeroConcentrated
 from epsilearn.balls import exact
+from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.frank_wolfe import (
     LogisticSlope,
     SquaredSlope,
     automatic_steps,
     choice_scale,
-    concentrated_budget,
     corner_error,
     excess_bound,
     gradient_scale,

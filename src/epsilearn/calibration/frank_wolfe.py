@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 from epsilearn.balls import ball, exact, precision, round_down, round_up
 from epsilearn.calibration.additive import gaussian_shift, least_epsilon, most_sensitivity
+from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.selection import gumbel_scale
 from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
@@ -24,7 +24,6 @@ __all__ = [
     "SquaredSlope",
     "automatic_steps",
     "choice_scale",
-    "concentrated_budget",
     "corner_error",
     "excess_bound",
     "gradient_scale",
@@ -107,36 +106,6 @@ def score_sensitivity(rows: int, steepest: float, reach: float) -> float:
     0.008
     """
     return round_up(2 * Fraction(steepest) * Fraction(reach) / check_integer("rows", rows))
-
-
-@lru_cache(maxsize=512)
-def concentrated_budget(epsilon: float, delta: float) -> float:
-    """The largest rho, rounded down, whose zero-concentrated promise is (epsilon, delta).
-
-    Theorem (Canonne, Kamath and Steinke 2020). rho-zCDP gives, for every order a > 1,
-    delta = exp((a - 1)(a rho - epsilon)) / (a - 1) * (1 - 1/a)**a.
-
-    For a fixed order that is solved for rho; the best order is found in floats, and the result made sure of in balls.
-    """
-    check_budget(epsilon, delta)
-    if delta == 0:
-        raise InvalidInput("zero-concentrated privacy gives no pure promise; use delta above 0")
-
-    def rho_at(order: float) -> float:
-        return (epsilon + (math.log(delta) + math.log(order)) / (order - 1) - math.log1p(-1 / order)) / order
-
-    best = max((1 + math.exp(k / 50) for k in range(-500, 2000)), key=rho_at)
-    low, high = math.log(best - 1) - 0.03, math.log(best - 1) + 0.03
-    for _ in range(60):
-        third = (high - low) / 3
-        keep_low = rho_at(1 + math.exp(low + third)) > rho_at(1 + math.exp(high - third))
-        low, high = (low, high - third) if keep_low else (low + third, high)
-    order = 1 + math.exp((low + high) / 2)
-    with precision(_PRECISION):
-        a = ball(order)
-        gain = (ball(least_epsilon(delta)).log() + a.log()) / (a - 1) - (1 - 1 / a).log()
-        rho = round_down((ball(least_epsilon(epsilon)) + gain) / a)
-    return max(rho, 0.0)
 
 
 def step_epsilon(epsilon: float, delta: float, choices: int) -> tuple[float, float | None]:
