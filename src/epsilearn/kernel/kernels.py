@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,9 @@ class Kernel(ABC):
     bound : float
         R: public, at least sqrt(K(x, x)) for every point that is not scaled down.
     """
+
+    #: Whether points are rows of numbers; otherwise only the kernel knows what they are.
+    takes_rows: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -348,6 +351,7 @@ class UserKernel(Kernel):
     function: Callable[[Any, Any], float]
     declared: float
     accuracy: float = 1e-14
+    takes_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", check_positive("declared", self.declared))
@@ -415,6 +419,7 @@ class Precomputed(Kernel):
 
     values: Array = field(compare=False, repr=False)
     declared: float = 1.0
+    takes_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", check_positive("declared", self.declared))

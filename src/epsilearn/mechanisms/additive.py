@@ -6,6 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epsilearn.accounting import GaussianShift, LaplaceShift, Pure
 from epsilearn.balls import round_up
 from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
@@ -17,7 +20,7 @@ from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import check_scale, grid_of, prepare, release
 
-__all__ = ["gaussian", "k_norm", "laplace"]
+__all__ = ["add_noise", "gaussian", "k_norm", "laplace"]
 
 
 def laplace(
@@ -193,6 +196,13 @@ def gaussian(
     )
     law = NoiseLaw("gaussian", scale)
     return _add(values, shape, law, promise, grid, ledger, purpose, random_state)
+
+
+def add_noise(values: Any, law: NoiseLaw, source: BitSource) -> NDArray[np.float64]:
+    """Numbers plus noise of a law, through the door; whoever calls has debited for it."""
+    numbers, shape = as_values(values)
+    noisy = release(numbers, law.radius(source), law.quantile, source, grid_of(law.deviation))
+    return noisy.reshape(shape)
 
 
 def _add(

@@ -1,0 +1,184 @@
+"""What all kernel models share: how private records come in, which loss, and what a score means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.validation import validate_data
+
+from epsilearn.calibration.groups import per_record
+from epsilearn.calibration.strength import automatic_strength, typical_score
+from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
+from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
+from epsilearn.kernel.kernels import RBF, Kernel
+from epsilearn.linear.classification import public_labels
+from epsilearn.linear.model import FLOATS, PrivateModel
+from epsilearn.linear.regression import public_targets
+from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
+from epsilearn.mechanisms.release import FAIR_BITS
+
+__all__ = ["Array", "KernelLearner", "KernelModel"]
+
+Array = NDArray[np.float64]
+
+_LOSSES = ("logistic", "hinge", "huber")
+
+
+class KernelModel(PrivateModel):
+    """Labels or targets in, labels or targets out, by the name of the loss."""
+
+    kernel: Kernel | None
+    loss: str
+    alpha: float | str
+    epsilon: float
+    delta: float
+    classes: Any
+    target_bound: Any
+    rows_per_person: int
+    ledger: Any
+    random_state: Any
+    verbose: bool | None
+
+    classes_: NDArray[Any]
+    kernel_: Kernel
+    guarantee_: Guarantee
+    alpha_: float
+
+    @property
+    def _classifies(self) -> bool:
+        return self.loss != "huber"
+
+    def _records(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[Any, Array, Loss, tuple[str, ...]]:
+        """Private points and targets, checked; the loss; and what the promise must assume. An error costs nothing."""
+        kernel = RBF() if self.kernel is None else self.kernel
+        if not isinstance(kernel, Kernel):
+            raise InvalidInput("kernel must be a Kernel: RBF(), Polynomial(), UserKernel(...), Precomputed(...), ...")
+        if self.loss not in _LOSSES:
+            raise InvalidInput(f"loss must be one of {', '.join(map(repr, _LOSSES))}, got {self.loss!r}")
+        options = {} if self._classifies else {"y_numeric": True}
+        if kernel.takes_rows:
+            X, y = self._validated(X, y, unsupported, **options)
+            points = kernel.points(X)
+        else:
+            # Whatever the points are, targets are checked like any others: beside their positions.
+            points = kernel.points(X)
+            _, y = self._validated(np.arange(kernel.count(points))[:, None], y, unsupported, **options)
+        self.kernel_, self._width_ = kernel, kernel.width(points)
+        return points, *self._targets(y)
+
+    def _targets(self, y: NDArray[Any]) -> tuple[Array, Loss, tuple[str, ...]]:
+        if not self._classifies:
+            target, self._middle_, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
+            return target, Huber(half / 4, half), (f"targets are clipped to a range of half-width {half:g}",)
+        labels, positions, assumptions = public_labels(y, self.classes)
+        self.classes_ = labels
+        loss = self._classification_loss(len(labels))
+        target = positions.astype(np.float64)
+        return (2 * target - 1 if loss.outputs == 1 else target), loss, assumptions
+
+    def _classification_loss(self, classes: int) -> Loss:
+        if classes != 2:
+            raise InvalidInput(
+                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
+                "use LandmarkClassifier"
+            )
+        return Logistic() if self.loss == "logistic" else HuberisedHinge()
+
+    def _strength(self, loss: Loss, rows: int, columns: int, norm: float, method: str) -> float:
+        if not isinstance(self.alpha, str):
+            return check_positive("alpha", self.alpha)
+        if self.alpha != "auto":
+            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        check_integer("rows_per_person", self.rows_per_person)
+        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
+        return automatic_strength(
+            loss, rows, columns, norm, *budget, method, typical_score(method, loss.outputs + 1, bound)
+        )
+
+    def _points(self, X: Any, *, public: bool) -> Any:
+        """New points of the shape seen in training; where they must be public, none longer than the bound."""
+        if self.kernel_.takes_rows:
+            X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        points = self.kernel_.points(X, self._width_)
+        if public:
+            self.kernel_.check_public(points)
+        return points
+
+    def decision_function(self, X: Any) -> Array:
+        """The score of each point."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label of each point, or its predicted target."""
+        scores = self.decision_function(X)
+        if not self._classifies:
+            return scores
+        labels: NDArray[Any] = self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return labels
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of right labels, or R**2. It is not private if these are private records."""
+        return float((accuracy_score if self._classifies else r2_score)(y, self.predict(X)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        # With a few dozen rows, as in scikit-learn's checks, a private model is mostly noise.
+        if self._classifies:
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(poor_score=True, multi_class=False)
+        else:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags(poor_score=True)
+        return tags
+
+
+class KernelLearner(KernelModel):
+    """A kernel machine whose minimiser stays private; only its noisy values are ever released."""
+
+    landmarks: Any
+    rank: int | None
+
+    _middle_: float
+
+    def _problem(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[KernelProblem, tuple[str, ...]]:
+        """The problem to solve, with everything that can be wrong checked, and what the promise assumes."""
+        check_budget(self.epsilon, self.delta)
+        check_integer("rows_per_person", self.rows_per_person)
+        points, target, loss, assumptions = self._records(X, y, unsupported)
+        features = self._feature_map(self.kernel_.count(points))
+        norm = self.kernel_.bound if features is None else features.bound
+        self.alpha_ = self._strength(loss, self.kernel_.count(points), 1, norm, "output")
+        problem: KernelProblem
+        if features is None:
+            problem = GramProblem(self.kernel_, points, target, loss, self.alpha_)
+        else:
+            problem = FeatureProblem(features, points, target, loss, self.alpha_)
+        return problem, (
+            "n is public",
+            f"points are scaled to features of length at most {norm:g}",
+            *([] if self.kernel_.takes_rows else ["the kernel is positive semi-definite, and as exact as declared"]),
+            *assumptions,
+            "the solver reaches its certificate",
+            FAIR_BITS,
+        )
+
+    def _feature_map(self, rows: int) -> FeatureMap | None:
+        """Public landmarks' span if they are given; else the kernel's own map, if it has one and is worth it."""
+        if self.landmarks is not None:
+            return Landmarks(self.kernel_, self.landmarks, self.rank)
+        own = exact_map(self.kernel_, self._width_)
+        if own is None and rows > MOST_GRAM_ROWS:
+            raise InvalidInput(
+                f"{rows} rows are too many for a Gram matrix, which takes {MOST_GRAM_ROWS}; pass landmarks=, public "
+                "points whose features span the model"
+            )
+        return own
