@@ -1,5 +1,6 @@
 """Private learning with kernels (Jain and Thakurta 2013): everything is seen through K alone."""
 
+from epsilearn.kernel.interactive import Answer, InteractiveLearner
 from epsilearn.kernel.kernels import (
     RBF,
     HistogramIntersection,
@@ -10,14 +11,26 @@ from epsilearn.kernel.kernels import (
     Precomputed,
     UserKernel,
 )
+from epsilearn.kernel.linear_features import LandmarkClassifier, LandmarkRegressor, RandomFeatures
+from epsilearn.kernel.non_interactive import NonInteractiveLearner
+from epsilearn.kernel.process_release import GaussianProcessRelease
+from epsilearn.kernel.semi_interactive import SemiInteractiveLearner
 
 __all__ = [
+    "Answer",
+    "GaussianProcessRelease",
     "HistogramIntersection",
+    "InteractiveLearner",
     "Kernel",
+    "LandmarkClassifier",
+    "LandmarkRegressor",
     "Laplacian",
     "Linear",
+    "NonInteractiveLearner",
     "Polynomial",
     "Precomputed",
     "RBF",
+    "RandomFeatures",
+    "SemiInteractiveLearner",
     "UserKernel",
 ]

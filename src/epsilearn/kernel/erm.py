@@ -51,12 +51,20 @@ class Stability:
         A bound on the rounding of one of its values at a public point.
     norm : float
         A bound on its norm.
+    norm_error : float
+        A bound on the rounding of its computed norm, where that is at least ``norm_floor``.
     """
 
     sensitivity: float
     certificate: float
     value_error: float
     norm: float
+    norm_error: float
+
+    @property
+    def norm_floor(self) -> float:
+        """A hundredth of the bound: roots of numbers near zero are not exact."""
+        return self.norm / 100
 
     def value_sensitivity(self, bound: float) -> float:
         """How far one computed value at a point of this length can move."""
@@ -72,13 +80,16 @@ class Minimum(ABC):
 
     @abstractmethod
     def norm(self) -> float:
-        """||w*||, to within a relative error of a millionth."""
+        """||w*||, in floats."""
 
 
 class KernelProblem(ABC):
     """A regularised loss over a kernel's functions, on private records."""
 
     kernel: Kernel
+    features: FeatureMap | None = None
+    points: Any
+    target: Array
     loss: Loss
     strength: float
     n: int
@@ -111,9 +122,12 @@ class FeatureProblem(KernelProblem):
         The regularisation.
     """
 
+    features: FeatureMap
+
     def __init__(self, features: FeatureMap, points: Any, target: Array, loss: Loss, strength: float) -> None:
         self.features, self.kernel = features, features.kernel
         self.loss, self.strength, self.bound = loss, strength, features.bound
+        self.points, self.target = points, target
         inside, _ = self.kernel.inside(points)
         self.rows: Rows = as_rows(features.table(inside), target, Bounds(features.bound, intercept=0.0))
         self.n = self.rows.n
@@ -126,7 +140,7 @@ class FeatureProblem(KernelProblem):
         norm = norm_bound(self.loss, self.rows.norm, self.strength)
         size = norm + certificate / self.strength
         error = 1.01 * (self.features.columns + 4) * UNIT * size * self.bound
-        return Stability(sensitivity, certificate, error, norm)
+        return Stability(sensitivity, certificate, error, norm, 1.01 * (self.features.columns + 4) * UNIT * size)
 
     def solve(self, progress: Progress = None) -> FeatureMinimum:
         problem = Problem(self.rows, self.loss, self.strength)
@@ -167,8 +181,8 @@ class GramProblem(KernelProblem):
                 f"{self.n} rows are too many for a Gram matrix; pass landmarks=, public points whose features span "
                 f"the model, or at most {MOST_GRAM_ROWS} rows"
             )
+        self.points, self.target = points, target
         self._points, self._factors = kernel.inside(points)
-        self._target = target
         self._width = kernel.width(points)
 
     @property
@@ -183,12 +197,14 @@ class GramProblem(KernelProblem):
         # strength m_i = r_i - slope_i / n, and the r_i sum to at most certificate / R.
         size = (self.loss.lipschitz + certificate / self.bound) / self.strength
         norm = norm_bound(self.loss, self.bound, self.strength)
-        return Stability(sensitivity, certificate, 1.01 * size * gram.error, norm)
+        # The square is m'Km; a root moves by at most the square's error over twice the floor.
+        norm_error = 1.01 * size**2 * (gram.error + 2 * self.n * UNIT * self.bound**2) / (2 * norm / 100)
+        return Stability(sensitivity, certificate, 1.01 * size * gram.error, norm, norm_error)
 
     def solve(self, progress: Progress = None) -> GramMinimum:
         gram = self._public_gram()
         gram.values = self._gram_values()
-        problem = DualProblem(gram, self._target, self.loss, self.strength)
+        problem = DualProblem(gram, self.target, self.loss, self.strength)
         found = minimise_dual(problem, self.stability.certificate, progress=progress)
         norm = math.sqrt(max(0.0, float(found.coef @ gram.product(found.coef))))
         return GramMinimum(self.kernel, self._points, found.coef * self._factors, norm)

@@ -162,7 +162,7 @@ class Fourier(FeatureMap):
     True
     """
 
-    def __init__(self, kernel: RBF | Laplacian, width: int, count: int, seed: int = 0) -> None:
+    def __init__(self, kernel: Kernel, width: int, count: int, seed: int = 0) -> None:
         if not isinstance(kernel, (RBF, Laplacian)):
             raise InvalidInput("random features need a kernel of x - y: RBF or Laplacian; use landmarks for others")
         pairs = check_integer("n_features", count, least=2) // 2

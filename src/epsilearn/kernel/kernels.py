@@ -63,6 +63,11 @@ class Kernel(ABC):
     @abstractmethod
     def bound(self) -> float: ...
 
+    @property
+    def description(self) -> str:
+        """What the kernel is, in words that are the same in every process."""
+        return repr(self)
+
     @abstractmethod
     def matrix(self, first: Any, second: Any) -> Array:
         """K between two collections of points."""
@@ -361,6 +366,11 @@ class UserKernel(Kernel):
     def bound(self) -> float:
         return self.declared
 
+    @property
+    def description(self) -> str:
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return f"UserKernel({name}, declared={self.declared!r}, accuracy={self.accuracy!r})"
+
     def rounding(self, width: int) -> float:  # noqa: ARG002 - the author's word
         return self.accuracy * self.declared**2
 
@@ -438,6 +448,10 @@ class Precomputed(Kernel):
     @property
     def bound(self) -> float:
         return self.declared
+
+    @property
+    def description(self) -> str:
+        return f"Precomputed({len(self.values)} objects, declared={self.declared!r})"
 
     def rounding(self, width: int) -> float:  # noqa: ARG002
         # A matrix that is all but positive is that close to one that is.

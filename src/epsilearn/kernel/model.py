@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
@@ -46,6 +46,8 @@ class KernelModel(PrivateModel):
     random_state: Any
     verbose: bool | None
 
+    _middle_: float
+    _width_: int
     classes_: NDArray[Any]
     kernel_: Kernel
     guarantee_: Guarantee
@@ -91,18 +93,6 @@ class KernelModel(PrivateModel):
             )
         return Logistic() if self.loss == "logistic" else HuberisedHinge()
 
-    def _strength(self, loss: Loss, rows: int, columns: int, norm: float, method: str) -> float:
-        if not isinstance(self.alpha, str):
-            return check_positive("alpha", self.alpha)
-        if self.alpha != "auto":
-            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
-        check_integer("rows_per_person", self.rows_per_person)
-        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
-        bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
-        return automatic_strength(
-            loss, rows, columns, norm, *budget, method, typical_score(method, loss.outputs + 1, bound)
-        )
-
     def _points(self, X: Any, *, public: bool) -> Any:
         """New points of the shape seen in training; where they must be public, none longer than the bound."""
         if self.kernel_.takes_rows:
@@ -111,6 +101,18 @@ class KernelModel(PrivateModel):
         if public:
             self.kernel_.check_public(points)
         return points
+
+    @property
+    def _purpose(self) -> str:
+        return f"{type(self).__name__}.fit"
+
+    @property
+    def _shift(self) -> float:
+        """What to add to a score: the middle of the targets' range."""
+        return 0.0 if self._classifies else self._middle_
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self, "guarantee_")
 
     def decision_function(self, X: Any) -> Array:
         """The score of each point."""
@@ -147,8 +149,6 @@ class KernelLearner(KernelModel):
     landmarks: Any
     rank: int | None
 
-    _middle_: float
-
     def _problem(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[KernelProblem, tuple[str, ...]]:
         """The problem to solve, with everything that can be wrong checked, and what the promise assumes."""
         check_budget(self.epsilon, self.delta)
@@ -156,7 +156,7 @@ class KernelLearner(KernelModel):
         points, target, loss, assumptions = self._records(X, y, unsupported)
         features = self._feature_map(self.kernel_.count(points))
         norm = self.kernel_.bound if features is None else features.bound
-        self.alpha_ = self._strength(loss, self.kernel_.count(points), 1, norm, "output")
+        self.alpha_ = self._strength(loss, self.kernel_.count(points), norm)
         problem: KernelProblem
         if features is None:
             problem = GramProblem(self.kernel_, points, target, loss, self.alpha_)
@@ -170,6 +170,16 @@ class KernelLearner(KernelModel):
             "the solver reaches its certificate",
             FAIR_BITS,
         )
+
+    def _strength(self, loss: Loss, rows: int, norm: float) -> float:
+        if not isinstance(self.alpha, str):
+            return check_positive("alpha", self.alpha)
+        if self.alpha != "auto":
+            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
+        # A value's noise does not depend on how many features there are: one will do for the rule.
+        return automatic_strength(loss, rows, 1, norm, *budget, "output", typical_score("output", target_bound=bound))
 
     def _feature_map(self, rows: int) -> FeatureMap | None:
         """Public landmarks' span if they are given; else the kernel's own map, if it has one and is worth it."""

@@ -20,7 +20,7 @@ from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import check_scale, grid_of, prepare, release
 
-__all__ = ["add_noise", "gaussian", "k_norm", "laplace"]
+__all__ = ["add_noise", "gaussian", "k_norm", "laplace", "prepare_noise"]
 
 
 def laplace(
@@ -203,6 +203,12 @@ def add_noise(values: Any, law: NoiseLaw, source: BitSource) -> NDArray[np.float
     numbers, shape = as_values(values)
     noisy = release(numbers, law.radius(source), law.quantile, source, grid_of(law.deviation))
     return noisy.reshape(shape)
+
+
+def prepare_noise(count: int, law: NoiseLaw) -> None:
+    """Load what `add_noise` of so many numbers will need, before anything is debited; refuse what cannot be carried."""
+    check_scale(law.scale)
+    prepare(count, law.quantile)
 
 
 def _add(

@@ -169,7 +169,7 @@ class AboveThreshold(LiveMechanism):
         with spending(promise, ledger, purpose, random_state) as (self._source, self.guarantee):
             self._state = positives, Variate(LAPLACE, self._source)
 
-    def ask(self, value: float) -> bool:
+    def ask(self, value: float | Fraction) -> bool:
         """Whether ``value`` plus noise reaches the noisy threshold; raises once the positives are used up."""
         asked = Fraction(exactly(value, "value"))
         self._check_alive()

@@ -1,0 +1,302 @@
+"""Kernel machines as linear models: public landmarks or random features, with objective perturbation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.metaestimators import available_if
+
+from epsilearn.errors import InvalidInput
+from epsilearn.kernel.features import FeatureMap, Fourier, Landmarks
+from epsilearn.kernel.kernels import Kernel
+from epsilearn.kernel.model import Array, KernelModel
+from epsilearn.linear import LogisticRegression
+from epsilearn.linear.model import PrivateLinearModel
+from epsilearn.losses import Loss, Softmax
+from epsilearn.rows import Bounds
+
+__all__ = ["LandmarkClassifier", "LandmarkRegressor", "RandomFeatures"]
+
+
+def _has_probabilities(model: KernelModel) -> bool:
+    return model.loss == "logistic"
+
+
+class _LinearInFeatures(KernelModel, PrivateLinearModel):
+    """A private linear model over a public feature map."""
+
+    calibration = "tight"
+    _features_: FeatureMap
+
+    def _map(self) -> FeatureMap:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearInFeatures:
+        """Fit the model to private records, and release it.
+
+        Parameters
+        ----------
+        X : collection of points
+            The private ones, brought inside the kernel's bound where they are longer.
+        y : array of shape (records,)
+            Labels, or targets.
+
+        Returns
+        -------
+        self
+        """
+        points, target, loss, assumptions = self._records(X, y, unsupported)
+        features = self._map()
+        inside, _ = self.kernel_.inside(points)
+        self._features_ = features
+        weights = self._fit_weights(features.table(inside), target, loss, assumptions)
+        self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
+        return self
+
+    def _public_bounds(self) -> Bounds:
+        return Bounds(self._features_.bound, 0.0)
+
+    def _keep(self, weights: Array) -> None:
+        self.coef_ = weights
+
+    def decision_function(self, X: Any) -> Array:
+        """Each point's score, brought inside the kernel's bound as in training; one for each of several classes."""
+        self._check_fitted()
+        points, factors = self.kernel_.inside(self._points(X, public=False))
+        scores = self._features_.scores(points, self.coef_.T) * factors[:, None] + self._shift
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+
+class _FeatureClassifier(_LinearInFeatures):
+    """Classes by logistic loss have probabilities."""
+
+    predict_proba = available_if(_has_probabilities)(LogisticRegression.predict_proba)
+    predict_log_proba = available_if(_has_probabilities)(LogisticRegression.predict_log_proba)
+
+    def _classification_loss(self, classes: int) -> Loss:
+        if self.loss == "logistic" and classes > 2:
+            return Softmax(classes)
+        return super()._classification_loss(classes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_class = self.loss == "logistic"
+        return tags
+
+
+class LandmarkClassifier(_FeatureClassifier):
+    """A private kernel classifier in the span of public landmarks, by objective perturbation.
+
+    Features are psi(x) = A k_Z(x), the kernel's own feature vector projected onto the span of public points Z: any
+    kernel, any number of rows, as many classes as there are.
+
+    Parameters
+    ----------
+    landmarks : collection of points
+        Public points, unlabelled: best drawn from where predictions will be asked for.
+    rank : int, optional
+        How many directions of the landmarks to keep, those in which they differ most; fewer cost less noise.
+    loss : {"logistic", "hinge"}
+        Logistic (softmax beyond two classes) or Huberised hinge.
+    method : {"objective", "output"}
+        Noise in the objective, or on the result.
+    kernel, alpha, epsilon, delta, classes, rows_per_person, ledger, random_state, verbose
+        As for `GaussianProcessRelease`; ``delta=0`` is pure.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, features) or (classes, features)
+        Weights of the features.
+    classes_ : array
+    guarantee_ : Guarantee
+        What was promised.
+    noise_ : NoiseLaw
+        The noise in the objective or on the result; public.
+    alpha_ : float
+        The regularisation used; public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.kernel import RBF, LandmarkClassifier
+    >>> generator = np.random.default_rng(0)
+    >>> X, Z = generator.normal(size=(20_000, 2)), generator.normal(size=(30, 2))
+    >>> inside = (X**2).sum(axis=1) < 1.4
+    >>> model = LandmarkClassifier(kernel=RBF(0.5), landmarks=Z, delta=1e-6, classes=[False, True]).fit(X, inside)
+    >>> bool(model.score(X, inside) > 0.85)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        landmarks: Any = None,
+        kernel: Kernel | None = None,
+        rank: int | None = None,
+        loss: str = "logistic",
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        method: str = "objective",
+        classes: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.landmarks = landmarks
+        self.kernel = kernel
+        self.rank = rank
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.classes = classes
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _map(self) -> FeatureMap:
+        if self.loss == "huber":
+            raise InvalidInput("a classifier's loss is 'logistic' or 'hinge'; for targets use LandmarkRegressor")
+        return _landmark_map(self)
+
+
+class LandmarkRegressor(_LinearInFeatures):
+    """Private kernel regression in the span of public landmarks, by objective perturbation of the Huber loss.
+
+    Parameters
+    ----------
+    target_bound : float or (float, float), optional
+        A public bound on |y|, or a public range; targets are clipped to it. 1.0, with a warning, if left out.
+    landmarks, kernel, rank, alpha, epsilon, delta, method, rows_per_person, ledger, random_state, verbose
+        As for `LandmarkClassifier`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, features)
+    guarantee_, noise_, alpha_
+        As for `LandmarkClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.kernel import RBF, LandmarkRegressor
+    >>> generator = np.random.default_rng(0)
+    >>> X, Z = generator.uniform(-2, 2, size=(20_000, 1)), np.linspace(-2, 2, 12)[:, None]
+    >>> y = np.sin(2 * X[:, 0])
+    >>> model = LandmarkRegressor(kernel=RBF(2.0), landmarks=Z, delta=1e-6, target_bound=1.0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
+
+    loss = "huber"
+    classes = None
+
+    def __init__(
+        self,
+        *,
+        landmarks: Any = None,
+        kernel: Kernel | None = None,
+        rank: int | None = None,
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        method: str = "objective",
+        target_bound: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.landmarks = landmarks
+        self.kernel = kernel
+        self.rank = rank
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.target_bound = target_bound
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _map(self) -> FeatureMap:
+        return _landmark_map(self)
+
+
+def _landmark_map(model: LandmarkClassifier | LandmarkRegressor) -> FeatureMap:
+    if model.landmarks is None:
+        raise InvalidInput("pass landmarks=, public points whose features span the model")
+    landmarks = model.kernel_.points(model.landmarks, model._width_)
+    return Landmarks(model.kernel_, landmarks, model.rank)
+
+
+class RandomFeatures(_FeatureClassifier):
+    """The earlier papers' way with kernels of x - y: a private linear model over random cosines and sines.
+
+    Chaudhuri, Monteleoni and Sarwate (2011) and Rubinstein et al. (2009). A baseline: it needs no landmarks, and works
+    for `RBF` and `Laplacian` only.
+
+    Parameters
+    ----------
+    n_features : int
+        How many; they are public.
+    feature_seed : int
+        Which ones.
+    loss : {"logistic", "hinge", "huber"}
+        Classification, or regression.
+    kernel, alpha, epsilon, delta, method, classes, target_bound, rows_per_person, ledger, random_state, verbose
+        As for `LandmarkClassifier` and `LandmarkRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.kernel import RBF, RandomFeatures
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(20_000, 2))
+    >>> inside = (X**2).sum(axis=1) < 1.4
+    >>> model = RandomFeatures(kernel=RBF(0.5), n_features=100, delta=1e-6, classes=[False, True]).fit(X, inside)
+    >>> bool(model.score(X, inside) > 0.8)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel | None = None,
+        n_features: int = 200,
+        feature_seed: int = 0,
+        loss: str = "logistic",
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        method: str = "objective",
+        classes: Any = None,
+        target_bound: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_features = n_features
+        self.feature_seed = feature_seed
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.classes = classes
+        self.target_bound = target_bound
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _map(self) -> FeatureMap:
+        return Fourier(self.kernel_, self._width_, self.n_features, self.feature_seed)

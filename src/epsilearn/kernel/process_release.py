@@ -1,0 +1,286 @@
+"""Unlimited predictions of a kernel machine for one (epsilon, delta): noise that is a function too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from epsilearn import erm
+from epsilearn.accounting import GaussianShift
+from epsilearn.calibration.additive import most_sensitivity
+from epsilearn.checks import check_integer
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.kernel.erm import FeatureProblem, GramProblem
+from epsilearn.kernel.kernels import Kernel, Precomputed
+from epsilearn.kernel.model import Array, KernelLearner
+from epsilearn.mechanisms.process import Journal, MemoryJournal, Process, ProcessLaw
+from epsilearn.mechanisms.release import NoiseLaw, spending
+from epsilearn.progress import fitting
+from epsilearn.session_file import SessionFile
+
+__all__ = ["GaussianProcessRelease"]
+
+# Public points may be this much longer than the bound in floats.
+_ROUND = 1 + 2.0**-28
+
+
+class GaussianProcessRelease(KernelLearner):
+    """A kernel machine plus a Gaussian process: any number of predictions, at any points, for one budget.
+
+    After Hall, Rinaldo and Wasserman (2013). The same question always gets the same answer. A kernel with a finite
+    feature map (or public ``landmarks``) needs one noise vector, drawn at once: the model can then be stored and sent.
+    Other kernels draw noise as questions come, up to ``max_points`` different ones.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        `RBF()` if left out.
+    loss : {"logistic", "hinge", "huber"}
+        Two classes by logistic or Huberised hinge loss, or regression by Huber's.
+    alpha : float or "auto"
+        The regularisation: (1/n) sum of losses + (alpha/2) ||w||**2. "auto" takes it from public numbers only.
+    epsilon, delta : float
+        The budget of everything that will ever be asked, per person. ``delta`` above 0.
+    classes : sequence, optional
+        The public label set. If left out, the labels in ``y`` are taken to be public, and the guarantee says so.
+    target_bound : float or (float, float), optional
+        For "huber": a public bound on |y|, or a public range. 1.0, with a warning, if left out.
+    landmarks : collection of points, optional
+        Public points whose features span the model; needed beyond 20,000 rows unless the kernel has a finite map.
+    rank : int, optional
+        How many directions of the landmarks to keep.
+    max_points : int
+        A public cap on the number of different points, where noise is drawn as questions come.
+    state : str or Path, optional
+        A file in which points and noise are kept, so that a session goes on after a restart, and in several processes
+        at once, with the same answers and without another debit. As private as the records.
+    rows_per_person, ledger, random_state, verbose
+        As for `LogisticRegression`.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        What was promised, for all answers together.
+    noise_ : NoiseLaw
+        The noise in one answer, at most; public.
+    alpha_ : float
+        The regularisation used; public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.kernel import RBF, GaussianProcessRelease
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(400, 2))
+    >>> model = GaussianProcessRelease(kernel=RBF(0.5), epsilon=1.0, delta=1e-6, classes=[False, True])
+    >>> answers = model.fit(X, X[:, 0] > 0).decision_function(X[:5])
+    >>> bool((model.decision_function(X[:5]) == answers).all())  # same question, same answer
+    True
+    >>> print(model.guarantee_)
+    epsilon = 1, delta = 1e-06, per record, replace-one
+    """
+
+    noise_: NoiseLaw
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel | None = None,
+        loss: str = "logistic",
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        classes: Any = None,
+        target_bound: Any = None,
+        landmarks: Any = None,
+        rank: int | None = None,
+        max_points: int = 1000,
+        state: Any = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.target_bound = target_bound
+        self.landmarks = landmarks
+        self.rank = rank
+        self.max_points = max_points
+        self.state = state
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> GaussianProcessRelease:
+        """Learn from private records; after this any point may be asked.
+
+        Parameters
+        ----------
+        X : collection of points
+            The private ones, brought inside the kernel's bound where they are longer.
+        y : array of shape (records,)
+            Labels, or targets.
+
+        Returns
+        -------
+        self
+        """
+        if self.delta == 0:
+            raise InvalidInput("a Gaussian process release needs delta > 0")
+        check_integer("max_points", self.max_points)
+        problem, assumptions = self._problem(X, y, unsupported)
+        if isinstance(problem, FeatureProblem):
+            self._release_weights(problem, assumptions)
+        elif isinstance(problem, GramProblem):
+            self._open_session(problem, assumptions)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """The noisy value at each point: the same for the same point, whenever it is asked."""
+        self._check_fitted()
+        points = self._points(X, public=True)
+        if hasattr(self, "_features_"):
+            return self._features_.scores(points, self._weights_) + self._shift
+        codes = self.kernel_.encode(points)
+        return (
+            self._session_.answers(codes, lambda new: self._minimum_.values(_take(self.kernel_, points, new)))
+            + self._shift
+        )
+
+    @property
+    def points_left_(self) -> int | None:
+        """How many more different points may be asked; None where there is no limit."""
+        self._check_fitted()
+        return None if hasattr(self, "_features_") else self._session_.law.cap - len(self._session_)
+
+    def _release_weights(self, problem: FeatureProblem, assumptions: tuple[str, ...]) -> None:
+        """A finite map: Gaussian noise on the weights is the whole process, drawn at once."""
+        plan = erm.plan(
+            problem.loss,
+            erm.Table.of(problem.rows),
+            strength=problem.strength,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            method="output",
+            rows_per_person=self.rows_per_person,
+        )
+        promise = replace(plan.promise, mechanism="Gaussian process release", assumptions=assumptions)
+        plan = replace(plan, promise=promise)
+
+        def release() -> tuple[Array, Guarantee]:
+            with fitting(self.verbose, plan.certificate) as progress:
+                found = erm.execute(
+                    plan, problem.loss, problem.rows, ledger=self.ledger, purpose=self._purpose,
+                    random_state=self.random_state, progress=progress,
+                )  # fmt: skip
+            return found.value, found.guarantee
+
+        if self.state is None:
+            self._weights_, self.guarantee_ = release()
+        else:
+            file = SessionFile(self.state)
+            with file.writing():
+                stamped = file.resume(self._plan_text(problem), self._record_codes(problem))
+                if stamped is None:
+                    weights, stamped = release()
+                    file.begin(self._plan_text(problem), self._record_codes(problem), stamped)
+                    file.write("weights", weights.tobytes())
+                self._weights_, self.guarantee_ = np.frombuffer(file.read("weights") or b""), stamped
+            file.close()
+        self._features_ = problem.features
+        self.noise_ = NoiseLaw("gaussian", plan.law.scale * problem.bound)
+
+    def _open_session(self, problem: GramProblem, assumptions: tuple[str, ...]) -> None:
+        """Any other kernel: noise is drawn as questions come, each conditioned on all before."""
+        stability = problem.stability
+        law = ProcessLaw.planned(
+            most_sensitivity(stability.sensitivity, self.rows_per_person),
+            self.epsilon,
+            self.delta,
+            cap=check_integer("max_points", self.max_points),
+            bound=problem.bound**2 * _ROUND,
+            kernel_error=self.kernel_.rounding(self._width_),
+            value_error=stability.value_error,
+        )
+        promise = Guarantee(
+            self.epsilon,
+            self.delta,
+            mechanism="Gaussian process release",
+            theorem="the minimiser's own norm; adaptive points; analytic Gaussian",
+            assumptions=assumptions,
+            rows_per_person=self.rows_per_person,
+            curve=GaussianShift(law.shift),
+        )
+        journal: Journal = MemoryJournal()
+        with fitting(self.verbose, stability.certificate) as progress:
+            if self.state is None:
+                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, self.guarantee_):
+                    minimum = problem.solve(progress)
+            else:
+                journal = file = SessionFile(self.state)
+                with file.writing():
+                    stamped = file.resume(self._plan_text(problem), self._record_codes(problem))
+                    ledger = self.ledger if stamped is None else None
+                    with spending(promise, ledger, self._purpose, self.random_state) as (source, fresh):
+                        if stamped is None:
+                            file.begin(self._plan_text(problem), self._record_codes(problem), fresh)
+                        self.guarantee_ = stamped or fresh
+                minimum = problem.solve(progress)
+        self.noise_, self._minimum_ = law.noise, minimum
+        self._session_ = Process(law, _Across(self.kernel_), source, journal)
+
+    def _plan_text(self, problem: FeatureProblem | GramProblem) -> str:
+        """Everything public that the answers depend on: a session goes on only where all of it is the same."""
+        landmarks = b""
+        if self.landmarks is not None:
+            landmarks = b"".join(self.kernel_.encode(self.kernel_.points(self.landmarks)))
+        labels = [str(label) for label in self.classes_] if self._classifies else repr(self.target_bound)
+        parts = (
+            self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self.epsilon, self.delta,
+            labels, self.rows_per_person, self.max_points, self.rank, hashlib.sha256(landmarks).hexdigest(),
+            self.random_state is None,
+        )  # fmt: skip
+        return "; ".join(map(str, parts))
+
+    def _record_codes(self, problem: FeatureProblem | GramProblem) -> Iterator[bytes]:
+        yield from self.kernel_.encode(problem.points)
+        yield np.asarray(problem.target, np.float64).tobytes()
+        if isinstance(self.kernel_, Precomputed):
+            yield self.kernel_.values.tobytes()
+
+
+class _Across:
+    """Kernel values between answered points and a new one; answered points are decoded once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._count, self._points = 0, None
+
+    def __call__(self, codes: list[bytes], code: bytes) -> tuple[Array, float]:
+        point = self._kernel.decode([code])
+        diagonal = float(self._kernel.squares(point)[0])
+        if not codes:
+            self._count, self._points = 0, None
+            return np.empty(0), diagonal
+        if len(codes) < self._count:
+            self._count, self._points = 0, None
+        if len(codes) > self._count:
+            fresh = self._kernel.decode(codes[self._count :])
+            self._points = fresh if self._points is None else self._kernel.join([self._points, fresh])
+            self._count = len(codes)
+        return self._kernel.matrix(self._points, point)[:, 0], diagonal
+
+
+def _take(kernel: Kernel, points: Any, positions: list[int]) -> Any:
+    return kernel.join([kernel.part(points, slice(p, p + 1)) for p in positions])

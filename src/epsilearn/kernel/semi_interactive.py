@@ -1,0 +1,310 @@
+"""The semi-interactive model (Jain and Thakurta 2013, Algorithm 2): public points in, a releasable predictor out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import brentq
+
+from epsilearn.accounting import GaussianShift, LaplaceShift, Pure
+from epsilearn.balls import round_up
+from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
+from epsilearn.composition import Composite
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.kernel.erm import KernelProblem
+from epsilearn.kernel.hypothesis import Hypothesis
+from epsilearn.kernel.kernels import Kernel
+from epsilearn.kernel.model import Array, KernelLearner
+from epsilearn.losses.interface import UNIT
+from epsilearn.mechanisms.additive import add_noise, prepare_noise
+from epsilearn.mechanisms.release import NoiseLaw, spending
+from epsilearn.progress import fitting
+
+__all__ = ["SemiInteractiveLearner", "laplace_each", "public_whitening"]
+
+# How much noise the rounding of values, and of the whitening, may add.
+_ROUNDING_SHARE = 0.01
+
+
+class SemiInteractiveLearner(KernelLearner):
+    """A private minimiser seen through its noisy values at public points: a predictor that can be sent to anyone.
+
+    What is released is a coefficient for each public point, and nothing else.
+
+    Parameters
+    ----------
+    public_points : collection of points
+        Unlabelled points, best from where predictions will be asked for.
+    calibration : {"tight", "paper"}
+        Noise in the span of the points' features, whose size does not grow with their number; or, as printed,
+        independent Laplace noise in each value (its scale from exact composition, since none is printed) and least
+        squares over a ball.
+    kernel, loss, alpha, epsilon, delta, classes, target_bound, landmarks, rank, rows_per_person, ledger, \
+random_state, verbose
+        As for `GaussianProcessRelease`. ``delta=0`` gives a pure promise.
+
+    Attributes
+    ----------
+    points_ : collection of points
+        The public points.
+    dual_coef_ : array
+        Their coefficients: f(x) = sum of dual_coef_ times K(point, x).
+    guarantee_ : Guarantee
+        What was promised.
+    noise_ : NoiseLaw
+        The noise in each direction, or in each value; public.
+    alpha_ : float
+        The regularisation used; public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from epsilearn.kernel import RBF, SemiInteractiveLearner
+    >>> generator = np.random.default_rng(0)
+    >>> X, Z = generator.normal(size=(2000, 2)), generator.normal(size=(50, 2))
+    >>> model = SemiInteractiveLearner(kernel=RBF(0.5), public_points=Z, alpha=0.01, classes=[False, True])
+    >>> model.fit(X, X[:, 0] > 0).dual_coef_.shape
+    (50,)
+    """
+
+    noise_: NoiseLaw
+    points_: Any
+    dual_coef_: Array
+
+    def __init__(
+        self,
+        *,
+        public_points: Any = None,
+        kernel: Kernel | None = None,
+        loss: str = "logistic",
+        alpha: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        calibration: str = "tight",
+        classes: Any = None,
+        target_bound: Any = None,
+        landmarks: Any = None,
+        rank: int | None = None,
+        rows_per_person: int = 1,
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.public_points = public_points
+        self.kernel = kernel
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.calibration = calibration
+        self.classes = classes
+        self.target_bound = target_bound
+        self.landmarks = landmarks
+        self.rank = rank
+        self.rows_per_person = rows_per_person
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> SemiInteractiveLearner:
+        """Learn from private records, and release a predictor.
+
+        Parameters
+        ----------
+        X : collection of points
+            The private ones, brought inside the kernel's bound where they are longer.
+        y : array of shape (records,)
+            Labels, or targets.
+
+        Returns
+        -------
+        self
+        """
+        if self.calibration not in ("tight", "paper"):
+            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
+        if self.public_points is None:
+            raise InvalidInput("pass public_points=, unlabelled points that may be known to anyone")
+        problem, assumptions = self._problem(X, y, unsupported)
+        points = self.kernel_.points(self.public_points, self._width_)
+        self.kernel_.check_public(points)
+        function = Hypothesis(self.kernel_, problem.features)
+        plan = (_plan_tight if self.calibration == "tight" else _plan_printed)(self, problem, function.gram(points))
+        promise = replace(plan.promise, assumptions=assumptions)
+        prepare_noise(self.kernel_.count(points), plan.law)
+        with (
+            fitting(self.verbose, problem.stability.certificate) as progress,
+            spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped),
+        ):
+            minimum = problem.solve(progress)
+            noisy = add_noise(plan.released(minimum.values(points)), plan.law, source)
+        function.add(points, plan.coefficients(noisy))
+        self._function_, self.guarantee_, self.noise_ = function, stamped, plan.law
+        self.points_, self.dual_coef_ = points, function.coef
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """The predictor at any points; each is brought inside the kernel's bound as in training."""
+        self._check_fitted()
+        points, factors = self.kernel_.inside(self._points(X, public=False))
+        return self._function_.values(points) * factors + self._shift
+
+
+@dataclass(frozen=True)
+class _TightPlan:
+    """Values are turned into coordinates along orthogonal directions, which get isotropic noise."""
+
+    promise: Guarantee
+    law: NoiseLaw
+    whitening: Array
+    norm: float
+
+    def released(self, values: Array) -> Array:
+        coordinates: Array = self.whitening @ values
+        return coordinates
+
+    def coefficients(self, noisy: Array) -> Array:
+        length = float(np.linalg.norm(noisy))
+        coefficients: Array = self.whitening.T @ (noisy * min(1.0, self.norm / length) if length else noisy)
+        return coefficients
+
+
+def _plan_tight(learner: SemiInteractiveLearner, problem: KernelProblem, gram: Array) -> _TightPlan:
+    stability, count = problem.stability, len(gram)
+    # A coordinate adds up as many values as there are points, none larger than this.
+    error = stability.value_error + 1.01 * (count + 2) * UNIT * stability.norm * problem.bound
+    whitening, stretch = public_whitening(gram, _gram_error(problem), stability.sensitivity / error)
+    rounding = _frobenius(whitening) * math.sqrt(count) * error
+    sensitivity = (stretch * stability.sensitivity + 2 * rounding) * (1 + 1e-9)
+    people = learner.rows_per_person
+    if learner.delta:
+        law = NoiseLaw("gaussian", gaussian_scale(sensitivity, learner.epsilon, learner.delta, people), len(whitening))
+        shift = round_up(most_sensitivity(sensitivity, people) / Fraction(law.scale))
+        curve: Any = GaussianShift(shift)
+    else:
+        law = NoiseLaw("k-norm", laplace_scale(sensitivity, learner.epsilon, people), len(whitening))
+        curve = Pure(float(learner.epsilon))
+    promise = Guarantee(
+        float(learner.epsilon),
+        float(learner.delta),
+        mechanism="semi-interactive kernel learner",
+        theorem="noise in the span of public points; the minimiser's own norm",
+        rows_per_person=people,
+        curve=curve,
+    )
+    return _TightPlan(promise, law, whitening, stability.norm)
+
+
+def public_whitening(gram: Array, error: float, room: float) -> tuple[Array, float]:
+    """A with A K A' = 1, nearly, on the directions that floats can tell apart, and a rigorous s >= ||A K A'||**(1/2).
+
+    ``error`` bounds that of each entry of ``gram``, and ``room`` is how many times a value's error fits into the
+    sensitivity: a direction along which that would add more than a hundredth of noise is left out. All of it is public.
+
+    Examples
+    --------
+    >>> whitening, stretch = public_whitening(np.array([[2.0, 0.0], [0.0, 0.5]]), 1e-15, 1e9)
+    >>> np.allclose(whitening @ np.diag([2.0, 0.5]) @ whitening.T, np.eye(2)), 1 <= stretch < 1 + 1e-10
+    (True, True)
+    """
+    count = len(gram)
+    sizes, directions = eigh(gram)
+    sizes, directions = sizes[::-1], directions[:, ::-1]
+    least = max(
+        4 * count**2 / (_ROUNDING_SHARE * room) ** 2,
+        count * (error + 4 * count * UNIT * float(np.abs(gram).max())) / _ROUNDING_SHARE,
+    )
+    kept = int((sizes > least).sum())
+    if not kept:
+        raise InvalidInput("the public points' features are too short to learn from; choose others")
+    whitening = (directions[:, :kept] / np.sqrt(sizes[:kept])).T
+    product = whitening @ gram @ whitening.T
+    rounding = 1.01 * (2 * count + 4) * UNIT * _frobenius(np.abs(whitening) @ np.abs(gram) @ np.abs(whitening).T)
+    off = _frobenius(product - np.eye(kept)) * (1 + 1e-9) + rounding
+    largest = float(np.linalg.norm(whitening, 2)) ** 2 * (1 + 1e-9)
+    return whitening, math.sqrt(1 + off + largest * count * error) * (1 + 1e-12)
+
+
+def _gram_error(problem: KernelProblem) -> float:
+    if problem.features is not None:
+        return 1.01 * (problem.features.columns + 4) * UNIT * problem.bound**2
+    return problem.kernel.rounding(problem.kernel.width(problem.points))
+
+
+def _frobenius(matrix: Array) -> float:
+    return float(np.linalg.norm(matrix))
+
+
+@dataclass(frozen=True)
+class _PrintedPlan:
+    """Independent Laplace noise in each value, then least squares over a ball."""
+
+    promise: Guarantee
+    law: NoiseLaw
+    gram: Array
+    norm: float
+
+    def released(self, values: Array) -> Array:
+        return values
+
+    def coefficients(self, noisy: Array) -> Array:
+        return least_squares_in_ball(self.gram, noisy, self.norm)
+
+
+def _plan_printed(learner: SemiInteractiveLearner, problem: KernelProblem, gram: Array) -> _PrintedPlan:
+    sensitivity = problem.stability.value_sensitivity(problem.bound)
+    count, people = len(gram), learner.rows_per_person
+    if learner.delta:
+        each = laplace_each(count, float(learner.epsilon), float(learner.delta))
+        curve: Any = Composite((LaplaceShift(each),) * count)
+    else:
+        each = float(learner.epsilon) / count * (1 - 1e-12)
+        curve = Pure(float(learner.epsilon))
+    law = NoiseLaw("laplace", laplace_scale(sensitivity, each, people), 1)
+    promise = Guarantee(
+        float(learner.epsilon),
+        float(learner.delta),
+        mechanism="semi-interactive kernel learner as printed",
+        theorem="independent Laplace noise, composed exactly",
+        rows_per_person=people,
+        curve=curve,
+    )
+    return _PrintedPlan(promise, law, gram, problem.stability.norm)
+
+
+def laplace_each(count: int, epsilon: float, delta: float) -> float:
+    """The largest epsilon, to four digits, of so many Laplace releases that compose to (epsilon, delta)."""
+    low, high = epsilon / count * (1 - 1e-12), epsilon
+    while high - low > 1e-4 * low:
+        middle = math.sqrt(low * high)
+        fits = Composite((LaplaceShift(middle),) * count).epsilon(delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def least_squares_in_ball(gram: Array, values: Array, radius: float) -> Array:
+    """Coefficients of the function of norm at most ``radius`` that is closest to ``values`` at the points.
+
+    Along an eigenvector of size s the function's coordinate is sqrt(s) c / (s + m), m the least number at which the
+    norm fits.
+    """
+    sizes, directions = eigh(gram)
+    kept = sizes > max(float(sizes[-1]), 0.0) * len(gram) * 1e-13
+    sizes, directions = sizes[kept], directions[:, kept]
+    wanted = directions.T @ values
+
+    def length(multiplier: float) -> float:
+        return float(np.linalg.norm(np.sqrt(sizes) * wanted / (sizes + multiplier)))
+
+    multiplier = 0.0
+    if len(sizes) and length(0.0) > radius:
+        # Beyond this the norm certainly fits.
+        most = float(np.linalg.norm(np.sqrt(sizes) * wanted)) / radius
+        multiplier = float(brentq(lambda m: length(m) - radius, 0.0, most, xtol=1e-12 * most))
+    coefficients: Array = directions @ (wanted / (sizes + multiplier))
+    return coefficients
