@@ -11,12 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epsilearn.calibration.additive import gaussian_scale, laplace_scale
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
 from epsilearn.errors import InvalidInput
 
-__all__ = ["automatic_strength", "typical_score"]
+__all__ = ["automatic_rank", "automatic_strength", "typical_score"]
+
+Array = NDArray[np.float64]
+
+_SIGNAL = 20.0
+_MOST_DIRECTIONS = 800
 
 
 def typical_score(method: str, classes: int = 2, target_bound: float | None = None) -> float:
@@ -85,6 +93,37 @@ def automatic_strength(
         return math.cbrt(2 * loss.smoothness * (row_norm * length / (rows * typical)) ** 2 / columns)
 
     return _fixed_point(by_output if method == "output" else by_objective, row_norm**2)
+
+
+def automatic_rank(loss: LossBounds, rows: int, spectrum: Array, epsilon: float, delta: float) -> int:
+    """How many directions of public landmarks a budget can afford.
+
+    With noise of deviation t in each coordinate of the mean gradient (rows of norm 1, slopes of at most 1), r
+    directions cost about r t, and leaving out the others about r**(-1/2): the two meet at r = t**(-2/3). Directions
+    along which the landmarks vary by less than 20 t**2 are left out as well, since there is more noise than signal
+    along them. At most 800 are kept: time grows with their square.
+
+    Parameters
+    ----------
+    spectrum : array
+        The landmarks' variance along each direction, largest first. Public.
+
+    Examples
+    --------
+    >>> from epsilearn.losses import Logistic
+    >>> import numpy as np
+    >>> slow = 1 / np.arange(1.0, 2000.0)
+    >>> [automatic_rank(Logistic(), n, slow, 1.0, 1e-6) for n in (1000, 10_000, 100_000)]
+    [21, 110, 518]
+    """
+    counts = np.arange(1, min(len(spectrum), _MOST_DIRECTIONS) + 1)
+    if delta:
+        deviations = np.full(len(counts), gaussian_perturbation(loss, rows, 1.0, 1e-3, epsilon, delta).scale)
+    else:
+        deviations = pure_perturbation(loss, rows, 1.0, 1e-3, epsilon).scale * np.sqrt(counts * loss.rank + 1.0)
+    noise = deviations / (min(loss.lipschitz, loss.steepest(math.inf)) * rows)
+    enough = (spectrum[: len(counts)] >= _SIGNAL * noise**2) & (counts <= noise ** (-2 / 3))
+    return max(1, int(enough.sum()))
 
 
 def _fixed_point(update: Callable[[float], float], start: float) -> float:

@@ -6,7 +6,7 @@ A map is fixed before any private record is looked at. With one, a kernel machin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -106,9 +106,12 @@ class Monomials(FeatureMap):
 
 
 class Landmarks(FeatureMap):
-    """psi(x) = A k_Z(x) with A A' K_ZZ = 1 on the ``rank`` directions in which public points Z differ most.
+    """The kernel's feature vector, projected onto the ``rank`` directions in which public points Z vary most.
 
-    It is the kernel's feature vector projected onto a part of the span of the landmarks', so it is no longer.
+    psi(x) = A k_Z(x) with A K_ZZ A' = 1. As a projection it is no longer than the kernel's own. With ``whitening`` each
+    direction is also divided by a power of how much the landmarks vary along it, and rows longer than the landmarks'
+    median length are scaled down to it: a few long directions then no longer use up all of the bound, and the same
+    noise hides less. All of it comes from public points.
 
     Parameters
     ----------
@@ -116,8 +119,11 @@ class Landmarks(FeatureMap):
         Any.
     landmarks : collection of points
         Public.
-    rank : int, optional
-        How many directions to keep; all that floats can tell apart by default.
+    rank : int or callable, optional
+        How many directions to keep, or a rule that says so from the landmarks' variance along each, largest first; all
+        that floats can tell apart by default.
+    whitening : float
+        0 for the projection itself, 1 for equal variation along all directions.
 
     Examples
     --------
@@ -128,8 +134,12 @@ class Landmarks(FeatureMap):
     True
     """
 
-    def __init__(self, kernel: Kernel, landmarks: Any, rank: int | None = None) -> None:
-        self.kernel, self.bound = kernel, kernel.bound
+    def __init__(
+        self, kernel: Kernel, landmarks: Any, rank: int | Callable[[Array], int] | None = None, whitening: float = 0.0
+    ) -> None:
+        if not 0 <= whitening <= 1:
+            raise InvalidInput(f"whitening must lie between 0 and 1, got {whitening}")
+        self.kernel, self.bound, self._whitens = kernel, kernel.bound, whitening > 0
         self.landmarks = kernel.points(landmarks)
         kernel.check_public(self.landmarks)
         sizes, directions = eigh(kernel.matrix(self.landmarks, self.landmarks))
@@ -137,16 +147,28 @@ class Landmarks(FeatureMap):
         most = int((sizes > _FLAT * sizes[0]).sum())
         if not most:
             raise InvalidInput("the landmarks all have features of length 0; choose others")
-        self.columns = most if rank is None else min(check_integer("rank", rank), most)
         self.spectrum: Array = sizes[:most] / len(sizes)
+        wanted = most if rank is None else rank(self.spectrum) if callable(rank) else check_integer("rank", rank)
+        self.columns = min(wanted, most)
         self._projection: Array = directions[:, : self.columns] / np.sqrt(sizes[: self.columns])
+        if self._whitens:
+            self._projection /= self.spectrum[: self.columns] ** (whitening / 2)
+            lengths = np.linalg.norm(kernel.matrix(self.landmarks, self.landmarks) @ self._projection, axis=1)
+            self._projection /= np.median(lengths)
+            self.bound = 1.0 + 1e-12
 
     def features(self, points: Any) -> Any:
-        return self.kernel.matrix(points, self.landmarks) @ self._projection
+        return self._projected(self.kernel.matrix(points, self.landmarks))
 
     def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
         for here, values in self.kernel.blocks(points, self.landmarks):
-            yield here, values @ self._projection
+            yield here, self._projected(values)
+
+    def _projected(self, values: Array) -> Array:
+        features = values @ self._projection
+        if self._whitens:
+            features /= np.maximum(1.0, np.linalg.norm(features, axis=1))[:, None]
+        return features
 
 
 class Fourier(FeatureMap):

@@ -6,6 +6,9 @@ from typing import Any
 
 from sklearn.utils.metaestimators import available_if
 
+from epsilearn.calibration.groups import per_record
+from epsilearn.calibration.strength import automatic_rank
+from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.features import FeatureMap, Fourier, Landmarks
 from epsilearn.kernel.kernels import Kernel
@@ -28,7 +31,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
     calibration = "tight"
     _features_: FeatureMap
 
-    def _map(self) -> FeatureMap:
+    def _map(self, rows: int, loss: Loss) -> FeatureMap:
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearInFeatures:
@@ -46,7 +49,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         self
         """
         points, target, loss, assumptions = self._records(X, y, unsupported)
-        features = self._map()
+        features = self._map(len(target), loss)
         inside, _ = self.kernel_.inside(points)
         self._features_ = features
         weights = self._fit_weights(features.table(inside), target, loss, assumptions)
@@ -95,8 +98,11 @@ class LandmarkClassifier(_FeatureClassifier):
     ----------
     landmarks : collection of points
         Public points, unlabelled: best drawn from where predictions will be asked for.
-    rank : int, optional
-        How many directions of the landmarks to keep, those in which they differ most; fewer cost less noise.
+    rank : int, "auto" or None
+        How many directions of the landmarks to keep, those along which they vary most: fewer cost less noise. "auto"
+        takes it from public numbers only, None keeps all.
+    whitening : float
+        Between 0, the kernel's own lengths, and 1, equal variation along all directions kept; see `Landmarks`.
     loss : {"logistic", "hinge"}
         Logistic (softmax beyond two classes) or Huberised hinge.
     method : {"objective", "output"}
@@ -133,7 +139,8 @@ class LandmarkClassifier(_FeatureClassifier):
         *,
         landmarks: Any = None,
         kernel: Kernel | None = None,
-        rank: int | None = None,
+        rank: int | str | None = "auto",
+        whitening: float = 0.7,
         loss: str = "logistic",
         alpha: float | str = "auto",
         epsilon: float = 1.0,
@@ -148,6 +155,7 @@ class LandmarkClassifier(_FeatureClassifier):
         self.landmarks = landmarks
         self.kernel = kernel
         self.rank = rank
+        self.whitening = whitening
         self.loss = loss
         self.alpha = alpha
         self.epsilon = epsilon
@@ -159,10 +167,10 @@ class LandmarkClassifier(_FeatureClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _map(self) -> FeatureMap:
+    def _map(self, rows: int, loss: Loss) -> FeatureMap:
         if self.loss == "huber":
             raise InvalidInput("a classifier's loss is 'logistic' or 'hinge'; for targets use LandmarkRegressor")
-        return _landmark_map(self)
+        return _landmark_map(self, rows, loss)
 
 
 class LandmarkRegressor(_LinearInFeatures):
@@ -172,7 +180,7 @@ class LandmarkRegressor(_LinearInFeatures):
     ----------
     target_bound : float or (float, float), optional
         A public bound on |y|, or a public range; targets are clipped to it. 1.0, with a warning, if left out.
-    landmarks, kernel, rank, alpha, epsilon, delta, method, rows_per_person, ledger, random_state, verbose
+    landmarks, kernel, rank, whitening, alpha, epsilon, delta, method, rows_per_person, ledger, random_state, verbose
         As for `LandmarkClassifier`.
 
     Attributes
@@ -201,7 +209,8 @@ class LandmarkRegressor(_LinearInFeatures):
         *,
         landmarks: Any = None,
         kernel: Kernel | None = None,
-        rank: int | None = None,
+        rank: int | str | None = "auto",
+        whitening: float = 0.7,
         alpha: float | str = "auto",
         epsilon: float = 1.0,
         delta: float = 0.0,
@@ -215,6 +224,7 @@ class LandmarkRegressor(_LinearInFeatures):
         self.landmarks = landmarks
         self.kernel = kernel
         self.rank = rank
+        self.whitening = whitening
         self.alpha = alpha
         self.epsilon = epsilon
         self.delta = delta
@@ -225,15 +235,23 @@ class LandmarkRegressor(_LinearInFeatures):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _map(self) -> FeatureMap:
-        return _landmark_map(self)
+    def _map(self, rows: int, loss: Loss) -> FeatureMap:
+        return _landmark_map(self, rows, loss)
 
 
-def _landmark_map(model: LandmarkClassifier | LandmarkRegressor) -> FeatureMap:
+def _landmark_map(model: LandmarkClassifier | LandmarkRegressor, rows: int, loss: Loss) -> FeatureMap:
     if model.landmarks is None:
         raise InvalidInput("pass landmarks=, public points whose features span the model")
     landmarks = model.kernel_.points(model.landmarks, model._width_)
-    return Landmarks(model.kernel_, landmarks, model.rank)
+    if isinstance(model.rank, str) and model.rank != "auto":
+        raise InvalidInput(f"rank must be a whole number, 'auto' or None, got {model.rank!r}")
+    if not isinstance(model.rank, str):
+        return Landmarks(model.kernel_, landmarks, model.rank, model.whitening)
+    check_integer("rows_per_person", model.rows_per_person)
+    budget = per_record(*check_budget(model.epsilon, model.delta), model.rows_per_person)
+    return Landmarks(
+        model.kernel_, landmarks, lambda spectrum: automatic_rank(loss, rows, spectrum, *budget), model.whitening
+    )
 
 
 class RandomFeatures(_FeatureClassifier):
@@ -298,5 +316,5 @@ class RandomFeatures(_FeatureClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _map(self) -> FeatureMap:
+    def _map(self, rows: int, loss: Loss) -> FeatureMap:  # noqa: ARG002 - drawn without looking at either
         return Fourier(self.kernel_, self._width_, self.n_features, self.feature_seed)

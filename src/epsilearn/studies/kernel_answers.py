@@ -2,8 +2,8 @@
 
 Two panels, computed and not simulated. On the left, how far an answer of the interactive learner (Algorithm 1) may be
 off, as printed and by the sparse vector technique, against n lambda epsilon: it is useful where that is below the
-largest possible prediction. On the right, the error of an answer against the number of questions: the standard deviation
-of independent noise and of a Gaussian process, and the sessions' tolerances.
+largest possible prediction. On the right, the error of an answer against the number of questions: the deviation of
+independent noise and of a Gaussian process, and the sessions' tolerances.
 """
 
 from __future__ import annotations
