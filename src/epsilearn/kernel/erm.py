@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,12 @@ class KernelProblem(ABC):
     def solve(self, progress: Progress = None) -> Minimum:
         """Find the minimiser, certified."""
 
+    def with_strength(self, strength: float) -> KernelProblem:
+        """The same problem, on the same records, with another regularisation."""
+        other = copy(self)
+        other.strength = strength
+        return other
+
 
 class FeatureProblem(KernelProblem):
     """The problem over a finite feature map.
@@ -154,6 +161,11 @@ class FeatureMinimum(Minimum):
 
     features: FeatureMap
     weights: Array
+
+    @property
+    def coef(self) -> Array:
+        """The weights, as whoever adds noise to them calls them."""
+        return self.weights
 
     def values(self, points: Any) -> Array:
         return self.features.scores(points, self.weights)

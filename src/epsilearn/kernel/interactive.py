@@ -160,7 +160,9 @@ random_state, verbose
         self
         """
         self._check_settings()
-        problem, assumptions = self._problem(X, y, unsupported)
+        return self._learn(*self._problem(X, y, unsupported))
+
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> InteractiveLearner:
         plan = _plan(self, problem)
         promise = replace(plan.promise, assumptions=assumptions)
         with (

@@ -141,7 +141,9 @@ random_state, verbose
         if self.delta == 0:
             raise InvalidInput("the non-interactive learner needs delta > 0: its rounds are composed")
         check_probability("failure", self.failure)
-        problem, assumptions = self._problem(X, y, unsupported)
+        return self._learn(*self._problem(X, y, unsupported))
+
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> NonInteractiveLearner:
         space = self._space(problem)
         plan = (_plan_tight if self.calibration == "tight" else _plan_printed)(self, problem, space)
         prepare_noise(1, plan.law)

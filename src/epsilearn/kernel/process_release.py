@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from epsilearn import erm
 from epsilearn.accounting import GaussianShift
-from epsilearn.calibration.additive import most_sensitivity
+from epsilearn.balls import round_up
+from epsilearn.calibration.additive import gaussian_scale, most_sensitivity
 from epsilearn.checks import check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
-from epsilearn.kernel.erm import FeatureProblem, GramProblem
+from epsilearn.kernel.erm import FeatureProblem, KernelProblem
 from epsilearn.kernel.kernels import Kernel, Precomputed
 from epsilearn.kernel.model import Array, KernelLearner
+from epsilearn.mechanisms.minimum import perturb_output
 from epsilearn.mechanisms.process import Journal, MemoryJournal, Process, ProcessLaw
 from epsilearn.mechanisms.release import NoiseLaw, spending
 from epsilearn.progress import fitting
@@ -139,10 +140,12 @@ class GaussianProcessRelease(KernelLearner):
         if self.delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
         check_integer("max_points", self.max_points)
-        problem, assumptions = self._problem(X, y, unsupported)
+        return self._learn(*self._problem(X, y, unsupported))
+
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> GaussianProcessRelease:
         if isinstance(problem, FeatureProblem):
             self._release_weights(problem, assumptions)
-        elif isinstance(problem, GramProblem):
+        else:
             self._open_session(problem, assumptions)
         return self
 
@@ -166,23 +169,17 @@ class GaussianProcessRelease(KernelLearner):
 
     def _release_weights(self, problem: FeatureProblem, assumptions: tuple[str, ...]) -> None:
         """A finite map: Gaussian noise on the weights is the whole process, drawn at once."""
-        plan = erm.plan(
-            problem.loss,
-            erm.Table.of(problem.rows),
-            strength=problem.strength,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            method="output",
-            rows_per_person=self.rows_per_person,
-        )
-        promise = replace(plan.promise, mechanism="Gaussian process release", assumptions=assumptions)
-        plan = replace(plan, promise=promise)
+        stability, people = problem.stability, self.rows_per_person
+        scale = gaussian_scale(stability.sensitivity, self.epsilon, self.delta, people)
+        law = NoiseLaw("gaussian", scale, problem.features.columns)
+        shift = round_up(most_sensitivity(stability.sensitivity, people) / Fraction(scale))
+        promise = self._promise(shift, assumptions)
 
         def release() -> tuple[Array, Guarantee]:
-            with fitting(self.verbose, plan.certificate) as progress:
-                found = erm.execute(
-                    plan, problem.loss, problem.rows, ledger=self.ledger, purpose=self._purpose,
-                    random_state=self.random_state, progress=progress,
+            with fitting(self.verbose, stability.certificate) as progress:
+                found = perturb_output(
+                    lambda: problem.solve(progress), law=law, promise=promise, ledger=self.ledger,
+                    purpose=self._purpose, random_state=self.random_state,
                 )  # fmt: skip
             return found.value, found.guarantee
 
@@ -199,9 +196,9 @@ class GaussianProcessRelease(KernelLearner):
                 self._weights_, self.guarantee_ = np.frombuffer(file.read("weights") or b""), stamped
             file.close()
         self._features_ = problem.features
-        self.noise_ = NoiseLaw("gaussian", plan.law.scale * problem.bound)
+        self.noise_ = NoiseLaw("gaussian", scale * problem.bound)
 
-    def _open_session(self, problem: GramProblem, assumptions: tuple[str, ...]) -> None:
+    def _open_session(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         """Any other kernel: noise is drawn as questions come, each conditioned on all before."""
         stability = problem.stability
         law = ProcessLaw.planned(
@@ -213,15 +210,7 @@ class GaussianProcessRelease(KernelLearner):
             kernel_error=self.kernel_.rounding(self._width_),
             value_error=stability.value_error,
         )
-        promise = Guarantee(
-            self.epsilon,
-            self.delta,
-            mechanism="Gaussian process release",
-            theorem="the minimiser's own norm; adaptive points; analytic Gaussian",
-            assumptions=assumptions,
-            rows_per_person=self.rows_per_person,
-            curve=GaussianShift(law.shift),
-        )
+        promise = self._promise(law.shift, assumptions)
         journal: Journal = MemoryJournal()
         with fitting(self.verbose, stability.certificate) as progress:
             if self.state is None:
@@ -240,7 +229,18 @@ class GaussianProcessRelease(KernelLearner):
         self.noise_, self._minimum_ = law.noise, minimum
         self._session_ = Process(law, _Across(self.kernel_), source, journal)
 
-    def _plan_text(self, problem: FeatureProblem | GramProblem) -> str:
+    def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:
+        return Guarantee(
+            float(self.epsilon),
+            float(self.delta),
+            mechanism="Gaussian process release",
+            theorem="the minimiser's own norm; any points, chosen adaptively; analytic Gaussian",
+            assumptions=assumptions,
+            rows_per_person=self.rows_per_person,
+            curve=GaussianShift(shift),
+        )
+
+    def _plan_text(self, problem: KernelProblem) -> str:
         """Everything public that the answers depend on: a session goes on only where all of it is the same."""
         landmarks = b""
         if self.landmarks is not None:
@@ -253,7 +253,7 @@ class GaussianProcessRelease(KernelLearner):
         )  # fmt: skip
         return "; ".join(map(str, parts))
 
-    def _record_codes(self, problem: FeatureProblem | GramProblem) -> Iterator[bytes]:
+    def _record_codes(self, problem: KernelProblem) -> Iterator[bytes]:
         yield from self.kernel_.encode(problem.points)
         yield np.asarray(problem.target, np.float64).tobytes()
         if isinstance(self.kernel_, Precomputed):

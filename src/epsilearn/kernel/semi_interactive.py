@@ -130,7 +130,9 @@ random_state, verbose
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self.public_points is None:
             raise InvalidInput("pass public_points=, unlabelled points that may be known to anyone")
-        problem, assumptions = self._problem(X, y, unsupported)
+        return self._learn(*self._problem(X, y, unsupported))
+
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> SemiInteractiveLearner:
         points = self.kernel_.points(self.public_points, self._width_)
         self.kernel_.check_public(points)
         function = Hypothesis(self.kernel_, problem.features)
