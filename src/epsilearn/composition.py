@@ -49,22 +49,31 @@ class Composite(Curve):
 
     @property
     def pure(self) -> float:
-        return _sum_budgets([part.pure for part in self.parts])
+        # Budgets are decimals: ten tenths make one.
+        return self._total(lambda part: part.pure, exact, decimal_up)
 
     @property
     def failure(self) -> float:
-        return _sum_up([part.failure for part in self.parts])
+        return self._total(lambda part: part.failure)
 
     @property
     def rho(self) -> float:
-        return _sum_up([part.rho for part in self.parts])
+        return self._total(lambda part: part.rho)
 
     def renyi(self, order: float) -> float:
-        # Equal parts are computed once.
-        known = [(part.renyi(order), times) for part, times in Counter(self.parts).items()]
-        if any(math.isinf(loss) for loss, _ in known):
+        return self._total(lambda part: part.renyi(order))
+
+    def _total(
+        self,
+        cost: Callable[[Curve], float],
+        reading: Callable[[float], Fraction] = Fraction,
+        rounding: Callable[[Fraction], float] = round_up,
+    ) -> float:
+        """The sum of all parts' costs; equal parts are computed once."""
+        known = [(cost(part), times) for part, times in Counter(self.parts).items()]
+        if any(math.isinf(number) for number, _ in known):
             return math.inf
-        return round_up(sum((times * Fraction(loss) for loss, times in known), Fraction(0)))
+        return rounding(sum((times * reading(number) for number, times in known), Fraction(0)))
 
     def epsilon(self, delta: float) -> float:
         return self.best(delta)[0]
@@ -94,12 +103,7 @@ def _best(curve: Composite, delta: float) -> tuple[float, str]:
     return min(((rule(curve, delta), name) for name, rule in _RULES.items()), key=lambda found: found[0])
 
 
-def _sum_up(numbers: Sequence[float]) -> float:
-    return math.inf if math.inf in numbers else round_up(sum(map(Fraction, numbers), Fraction(0)))
-
-
 def _sum_budgets(numbers: Sequence[float]) -> float:
-    """Budgets are decimals: ten tenths make one."""
     return math.inf if math.inf in numbers else decimal_up(sum(map(exact, numbers), Fraction(0)))
 
 
@@ -176,7 +180,7 @@ def _loss_distribution(curve: Composite, delta: float) -> float:
     """Privacy-loss distributions, discretised upward and convolved by dp-accounting."""
     if len(set(curve.parts)) > 64 or delta < 1e-12 or len(curve.parts) > 10_000:
         return math.inf
-    if not all(min(part.pure, part.rho) < 100 for part in curve.parts):
+    if not all(min(part.pure, part.rho) < 100 for part in set(curve.parts)):
         return math.inf  # dp-accounting takes exponentials of these
     interval = _interval(curve)
     total, count = None, 0
@@ -206,7 +210,10 @@ def fourier_slack(size: int, count: int) -> float:
 
 def _interval(curve: Composite) -> float:
     """Fine enough to lose little, coarse enough that a convolution stays below a few million cells."""
-    reach = sum(part.pure if math.isfinite(part.pure) else 10 * math.sqrt(2 * part.rho) for part in curve.parts)
+    reach = sum(
+        times * (part.pure if math.isfinite(part.pure) else 10 * math.sqrt(2 * part.rho))
+        for part, times in Counter(curve.parts).items()
+    )
     return float(max(1e-4, 2.0 ** math.ceil(math.log2(max(reach, 1e-9) / 1e6))))
 
 

@@ -152,22 +152,24 @@ class Landmarks(FeatureMap):
         self.columns = min(wanted, most)
         self._projection: Array = directions[:, : self.columns] / np.sqrt(sizes[: self.columns])
         if self._whitens:
-            self._projection /= self.spectrum[: self.columns] ** (whitening / 2)
-            lengths = np.linalg.norm(kernel.matrix(self.landmarks, self.landmarks) @ self._projection, axis=1)
-            self._projection /= np.median(lengths)
+            self._factors: Array = self.spectrum[: self.columns] ** (-whitening / 2)
+            own = kernel.matrix(self.landmarks, self.landmarks) @ self._projection * self._factors
+            self._factors /= np.median(np.linalg.norm(own, axis=1))
             self.bound = 1.0 + 1e-12
 
     def features(self, points: Any) -> Any:
-        return self._projected(self.kernel.matrix(points, self.landmarks))
+        return self.whitened(self.kernel.matrix(points, self.landmarks) @ self._projection)
 
     def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
         for here, values in self.kernel.blocks(points, self.landmarks):
-            yield here, self._projected(values)
+            yield here, self.whitened(values @ self._projection)
 
-    def _projected(self, values: Array) -> Array:
-        features = values @ self._projection
-        if self._whitens:
-            features /= np.maximum(1.0, np.linalg.norm(features, axis=1))[:, None]
+    def whitened(self, projected: Array) -> Array:
+        """The features of points from their plain projection onto the first directions."""
+        if not self._whitens:
+            return projected
+        features = projected * self._factors
+        features /= np.maximum(1.0, np.linalg.norm(features, axis=1))[:, None]
         return features
 
 

@@ -18,7 +18,7 @@ from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import Loss, Softmax
 from epsilearn.rows import Bounds
 
-__all__ = ["LandmarkClassifier", "LandmarkRegressor", "RandomFeatures"]
+__all__ = ["LandmarkClassifier", "LandmarkRegressor", "RandomFeatures", "landmark_map"]
 
 
 def _has_probabilities(model: KernelModel) -> bool:
@@ -170,7 +170,7 @@ class LandmarkClassifier(_FeatureClassifier):
     def _map(self, rows: int, loss: Loss) -> FeatureMap:
         if self.loss == "huber":
             raise InvalidInput("a classifier's loss is 'logistic' or 'hinge'; for targets use LandmarkRegressor")
-        return _landmark_map(self, rows, loss)
+        return landmark_map(self, rows, loss)
 
 
 class LandmarkRegressor(_LinearInFeatures):
@@ -236,10 +236,11 @@ class LandmarkRegressor(_LinearInFeatures):
         self.verbose = verbose
 
     def _map(self, rows: int, loss: Loss) -> FeatureMap:
-        return _landmark_map(self, rows, loss)
+        return landmark_map(self, rows, loss)
 
 
-def _landmark_map(model: LandmarkClassifier | LandmarkRegressor, rows: int, loss: Loss) -> FeatureMap:
+def landmark_map(model: LandmarkClassifier | LandmarkRegressor, rows: int, loss: Loss) -> Landmarks:
+    """The map a model asks for, for so many rows and this loss."""
     if model.landmarks is None:
         raise InvalidInput("pass landmarks=, public points whose features span the model")
     landmarks = model.kernel_.points(model.landmarks, model._width_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -279,6 +280,7 @@ def _plan_printed(learner: SemiInteractiveLearner, problem: KernelProblem, gram:
     return _PrintedPlan(promise, law, gram, problem.stability.norm)
 
 
+@lru_cache(maxsize=64)
 def laplace_each(count: int, epsilon: float, delta: float) -> float:
     """The largest epsilon, to four digits, of so many Laplace releases that compose to (epsilon, delta)."""
     low, high = epsilon / count * (1 - 1e-12), epsilon

@@ -1,0 +1,196 @@
+"""What the kernel paper's two experiments share: one table of private records, many methods, curves over epsilon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from epsilearn import plots
+from epsilearn.kernel.erm import KernelProblem
+from epsilearn.kernel.features import FeatureMap
+from epsilearn.kernel.model import KernelLearner
+from epsilearn.studies.figure1 import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Bench", "Curve", "Measured", "Remembered", "curves_figure", "report_table", "watched", "write"]
+
+Array = NDArray[np.float64]
+
+PALETTE = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one method reached at one budget, over all repetitions.
+
+    Attributes
+    ----------
+    method : str
+        Its name.
+    epsilon : float or None
+        The budget; None for methods without privacy.
+    proven : float or None
+        The epsilon that is proven, where the method's constants are a paper's.
+    values : list of float
+        One for each repetition.
+    """
+
+    method: str
+    epsilon: float | None
+    proven: float | None
+    values: list[float]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def deviation(self) -> float:
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How a method is drawn."""
+
+    method: str
+    colour: int
+    style: str = "-"
+
+
+class Remembered(FeatureMap):
+    """A map whose features of one table are known already, so that several fits on it cost one computation."""
+
+    def __init__(self, features: FeatureMap, table: Any) -> None:
+        self.kernel, self.columns, self.bound = features.kernel, features.columns, features.bound
+        self._features, self._table = features, table
+
+    def features(self, points: Any) -> Any:
+        return self._features.features(points)
+
+    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
+        return self._features.blocks(points)
+
+    def table(self, points: Any) -> Any:  # noqa: ARG002 - of these points
+        return self._table
+
+
+class Bench:
+    """Learners that share one problem, solved once for each regularisation: only their noise differs.
+
+    Parameters
+    ----------
+    template : KernelLearner
+        One that knows the kernel, the classes or the target's bound, and the landmarks.
+    X, y
+        The private records.
+    """
+
+    def __init__(self, template: KernelLearner, X: Any, y: Any) -> None:
+        self._template = template
+        self._problem, self._assumptions = template._problem(X, y, {})
+        self._solved: dict[float, KernelProblem] = {}
+
+    def fit(self, learner: KernelLearner) -> KernelLearner:
+        """The learner, fitted to the shared records; it may be of any kind, with any budget."""
+        for name in ("kernel_", "classes_", "n_features_in_", "_width_", "_middle_"):
+            if hasattr(self._template, name):
+                setattr(learner, name, getattr(self._template, name))
+        problem = self._problem
+        learner.alpha_ = learner._strength(problem.loss, problem.n, problem.bound)
+        fitted: KernelLearner = learner._learn(self._at(learner.alpha_), self._assumptions)
+        return fitted
+
+    def values(self, strength: float, points: Any) -> Array:
+        """The minimiser's own values, without privacy."""
+        kernel = self._template.kernel_
+        return self._at(strength).solve().values(kernel.inside(kernel.points(points))[0])
+
+    def _at(self, strength: float) -> KernelProblem:
+        if strength not in self._solved:
+            problem = self._problem.with_strength(strength)
+            minimum = problem.solve()
+            solved = copy(problem)
+            setattr(solved, "solve", lambda _progress=None: minimum)  # noqa: B010 - found once, used by all
+            # One at a time is kept: budgets come one after the other.
+            self._solved = {strength: solved}
+        return self._solved[strength]
+
+
+@contextmanager
+def watched(total: int) -> Iterator[Callable[[str], None]]:
+    """What to tell each finished step to, with a bar on a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("fitting", total=total)
+
+        def done(what: str) -> None:
+            progress.update(task, advance=1, description=what)
+
+        yield done
+
+
+def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[Curve], note: str = "") -> Figure:
+    """Means over epsilon with deviations, one line a method; those without privacy as horizontal lines."""
+    with plots.house_style():
+        figure, (panel,) = plots.new_figure(8.6, 4.8)
+        for curve in curves:
+            own = [m for m in found if m.method == curve.method]
+            colour = PALETTE[curve.colour]
+            if own and own[0].epsilon is None:
+                panel.axhline(own[0].mean, color=colour, ls=curve.style, lw=1, label=curve.method)
+            elif own:
+                panel.errorbar(
+                    [m.epsilon or 0.0 for m in own], [m.mean for m in own], [m.deviation for m in own], color=colour,
+                    ls=curve.style, marker="o", ms=3.5, capsize=2, lw=1.4, label=curve.method,
+                )  # fmt: skip
+        budgets = sorted({m.epsilon for m in found if m.epsilon is not None})
+        panel.set(xscale="log", xlabel="epsilon", ylabel=ylabel)
+        panel.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+        panel.minorticks_off()
+        panel.set_title(title)
+        figure.legend(*panel.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+        if note:
+            figure.supxlabel(note, fontsize=8, color=plots.GREY)
+    return figure
+
+
+def report_table(title: str, found: list[Measured]) -> Table:
+    """One row a method, one column a budget; what is proven where it differs from what is claimed."""
+    budgets = sorted({m.epsilon for m in found if m.epsilon is not None})
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for epsilon in budgets:
+        table.add_column(f"{epsilon:g}", justify="right", no_wrap=True)
+    for method in dict.fromkeys(m.method for m in found):
+        own = {m.epsilon: m for m in found if m.method == method}
+        table.add_row(method, *(_cell(own.get(epsilon, own.get(None))) for epsilon in budgets))
+    return table
+
+
+def _cell(measured: Measured | None) -> str:
+    if measured is None:
+        return ""
+    proven = "" if measured.proven is None else f" [{measured.proven:.2g}]"
+    return f"{measured.mean:.4f}{proven}"
+
+
+def write(name: str, settings: dict[str, Any], found: list[Measured], figure: Figure, folder: Path) -> None:
+    """Put a study into the folder, as JSON, PNG and SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    measured = [{**asdict(m), "mean": m.mean, "deviation": m.deviation} for m in found]
+    (folder / f"{name}.json").write_text(json.dumps({"study": settings, "measured": measured}, indent=1) + "\n")
+    save(figure, folder / name)
