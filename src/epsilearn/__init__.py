@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from epsilearn.evaluation import private_score as private_score
     from epsilearn.explanation import explain as explain
     from epsilearn.guarantee import Guarantee as Guarantee
+    from epsilearn.kernel import GaussianProcessRelease as GaussianProcessRelease
+    from epsilearn.kernel import InteractiveLearner as InteractiveLearner
+    from epsilearn.kernel import LandmarkClassifier as LandmarkClassifier
+    from epsilearn.kernel import LandmarkRegressor as LandmarkRegressor
+    from epsilearn.kernel import NonInteractiveLearner as NonInteractiveLearner
+    from epsilearn.kernel import RandomFeatures as RandomFeatures
+    from epsilearn.kernel import SemiInteractiveLearner as SemiInteractiveLearner
     from epsilearn.lasso import Lasso as Lasso
     from epsilearn.lasso import SparseLogisticRegression as SparseLogisticRegression
     from epsilearn.ledger import Ledger as Ledger
@@ -38,13 +45,20 @@ _HOMES = {
     "BoundedScaler": "preprocessing",
     "ConvexERM": "linear",
     "GaussianProcess": "mechanisms",
+    "GaussianProcessRelease": "kernel",
     "Guarantee": "guarantee",
+    "InteractiveLearner": "kernel",
+    "LandmarkClassifier": "kernel",
+    "LandmarkRegressor": "kernel",
     "Lasso": "lasso",
     "Ledger": "ledger",
     "LinearRegression": "linear",
     "LinearSVC": "linear",
     "LogisticRegression": "linear",
+    "NonInteractiveLearner": "kernel",
     "PrivateSelection": "selection",
+    "RandomFeatures": "kernel",
+    "SemiInteractiveLearner": "kernel",
     "SparseLogisticRegression": "lasso",
     "compose": "composition",
     "excess_risk_bound": "calibration.learning",
