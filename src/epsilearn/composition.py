@@ -217,8 +217,19 @@ def _interval(curve: Composite) -> float:
     return float(max(1e-4, 2.0 ** math.ceil(math.log2(max(reach, 1e-9) / 1e6))))
 
 
+def _pure_beside(curve: Composite, delta: float) -> float:
+    """Pure promises add to whatever the others make together."""
+    pure = [part for part in curve.parts if isinstance(part, Pure)]
+    others = tuple(part for part in curve.parts if not isinstance(part, Pure))
+    if not pure or not others:
+        return math.inf
+    rest = others[0] if len(others) == 1 else Composite(others)
+    return _sum_budgets([Composite(tuple(pure)).pure, rest.epsilon(delta)])
+
+
 _RULES: dict[str, Callable[[Composite, float], float]] = {
     "basic composition": _basic,
+    "pure promises beside the rest": _pure_beside,
     "exact composition of Gaussian shifts": _gaussian,
     "optimal composition of equal pure promises": _equal_pure,
     "zero-concentrated composition": _zero_concentrated,

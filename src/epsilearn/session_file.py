@@ -22,7 +22,7 @@ from epsilearn.mechanisms.process import JournalEntry
 __all__ = ["SessionFile"]
 
 _VERSION = "1"
-_PATIENCE = 60.0  # seconds to wait for another process's answer
+_PATIENCE = 600.0  # seconds to wait for another process's answer, or for its fit
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY, content BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS answers (number INTEGER PRIMARY KEY, point BLOB UNIQUE NOT NULL, answer REAL NOT NULL, "
@@ -70,10 +70,8 @@ class SessionFile:
     def writing(self) -> Iterator[None]:
         """One writer at a time, in any process; what is written inside stands only if the block ends well."""
         try:
+            # Inside: an interruption while waiting for the lock arrives when it has been given.
             self._file.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error:
-            raise self._broken() from None
-        try:
             for statement in _TABLES:
                 self._file.execute(statement)
             yield
@@ -130,6 +128,9 @@ class SessionFile:
     def changes(self) -> int:
         return int(self.read("changes") or b"0")
 
+    def count(self) -> int:
+        return int(self._file.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+
     def entries(self, start: int) -> list[JournalEntry]:
         found = self._file.execute(
             "SELECT point, answer, digest FROM answers WHERE number >= ? ORDER BY number", (start,)
@@ -141,7 +142,7 @@ class SessionFile:
         return [(int(digits, 16), known) for digits, known in found]
 
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
-        start = self._file.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
+        start = self.count()
         self._file.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?)",
             [(start + i, entry.code, entry.answer, entry.digest) for i, entry in enumerate(entries)],

@@ -104,13 +104,22 @@ def planned_noise(
 
 
 def stable_minimiser(
-    loss: LossBounds, rows: int, row_norm: float, strength: float, rounding: Rounding, tight: bool
+    loss: LossBounds,
+    rows: int,
+    row_norm: float,
+    strength: float,
+    rounding: Rounding,
+    tight: bool,
+    share: float = _POLISH_SIZE,
 ) -> tuple[float, float]:
-    """The certificate to ask for, and how far a minimiser that has it can move."""
+    """The certificate to ask for, and how far a minimiser that has it can move.
+
+    ``share`` is how much noise the solver's error may add, if the arithmetic allows.
+    """
     exactly = minimiser_sensitivity(loss, rows, row_norm, strength, tight=tight)
-    # An error of the solver that adds one per cent of noise, but not below what the arithmetic can certify.
     reach = norm_bound(loss, row_norm, strength)
-    certificate = max(_POLISH_SIZE / 2 * exactly * strength, _ROUNDINGS * rounding(loss, reach))
+    # Not below what the arithmetic can certify.
+    certificate = max(share / 2 * exactly * strength, _ROUNDINGS * rounding(loss, reach))
     return certificate, minimiser_sensitivity(loss, rows, row_norm, strength, certificate, tight)
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy.special import gammainccinv, ndtri
 
 from epsilearn.checks import check_integer, check_positive, check_probability
 from epsilearn.errors import InvalidInput
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _MOST_UPDATES = 1_000_000
-_SHARES = tuple(k / 20 for k in range(1, 20))
+_SHARES = (*(k / 20 for k in range(1, 20)), 0.975)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _session(
     deviation = sensitivity * math.sqrt(updates / (2 * (1 - share) * rho)) * (1 + 1e-12)
     third = failure / 3
     off = 2 * sensitivity / each * math.log(updates / third) + 4 * sensitivity / each * math.log(questions / third)
-    noise = deviation * float(stats.norm.isf(third / (2 * updates)))
+    noise = -deviation * float(ndtri(third / (2 * updates)))
     threshold = off + math.sqrt(noise**2 + reach**2 / updates)
     return SparseSession(updates, each, deviation, threshold, threshold + off)
 
@@ -304,7 +304,7 @@ def _search(
     deviation = sensitivity * math.sqrt(count / (2 * (1 - share) * rho)) * (1 + 1e-12)
     half = failure / (2 * count)
     missed = 2 * sensitivity / each * spread(half)
-    noise = deviation * float(stats.norm.isf(half / 2))
+    noise = -deviation * float(ndtri(half / 2))
     threshold = noise + math.sqrt(noise**2 + reach**2 / count)
     return Rounds(count, each, deviation, threshold, threshold + noise + missed)
 
@@ -321,7 +321,7 @@ def ball_spread(dimension: int) -> Callable[[float], float]:
     exp(-c s) s**k (2 - s)**k, k = (d - 1) / 2, and without the falling last factor it is a Gamma's.
     """
     shape = (dimension + 1) / 2
-    return lambda probability: float(stats.gamma.isf(probability, shape))
+    return lambda probability: float(gammainccinv(shape, probability))
 
 
 def _check(delta: float, questions: int, failure: float) -> None:

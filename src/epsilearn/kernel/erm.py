@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.calibration.fit import stable_minimiser
-from epsilearn.calibration.output import minimiser_sensitivity, norm_bound
+from epsilearn.calibration.output import norm_bound
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.features import FeatureMap
-from epsilearn.kernel.kernels import Kernel
+from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
 from epsilearn.losses import Loss
 from epsilearn.losses.interface import UNIT
 from epsilearn.rows import Bounds, as_rows
@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 Progress = Callable[[float], None] | None
 
 MOST_GRAM_ROWS = 20_000
+# How much noise the solver's error may add: a thousandth, which costs a Newton step at most.
+_SOLVER_SHARE = 0.001
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Stability:
         return self.norm / 100
 
     def value_sensitivity(self, bound: float) -> float:
-        """How far one computed value at a point of this length can move."""
-        return (self.sensitivity * bound + 2 * self.value_error) * (1 + 1e-12)
+        """How far one computed value at a public point can move: one that is no longer than this, in floats."""
+        return (self.sensitivity * bound * PUBLIC_SLACK + 2 * self.value_error) * (1 + 1e-12)
 
 
 class Minimum(ABC):
@@ -135,17 +137,18 @@ class FeatureProblem(KernelProblem):
         self.features, self.kernel = features, features.kernel
         self.loss, self.strength, self.bound = loss, strength, features.bound
         self.points, self.target = points, target
-        inside, _ = self.kernel.inside(points)
-        self.rows: Rows = as_rows(features.table(inside), target, Bounds(features.bound, intercept=0.0))
+        self.rows: Rows = as_rows(features.private_table(points), target, Bounds(features.bound, intercept=0.0))
         self.n = self.rows.n
 
     @property
     def stability(self) -> Stability:
         certificate, sensitivity = stable_minimiser(
-            self.loss, self.n, self.rows.norm, self.strength, self.rows.rounding, tight=True
+            self.loss, self.n, self.rows.norm, self.strength, self.rows.rounding, tight=True, share=_SOLVER_SHARE
         )
         norm = norm_bound(self.loss, self.rows.norm, self.strength)
         size = norm + certificate / self.strength
+        # Weights beyond the precision of doubles are rounded to them.
+        sensitivity = (sensitivity + 2 * UNIT * size) * (1 + 1e-12)
         error = 1.01 * (self.features.columns + 4) * UNIT * size * self.bound
         return Stability(sensitivity, certificate, error, norm, 1.01 * (self.features.columns + 4) * UNIT * size)
 
@@ -204,8 +207,9 @@ class GramProblem(KernelProblem):
         def rounding(loss: Loss, reach: float) -> float:
             return dual_rounding(loss, gram, self.strength, 1.01 * loss.lipschitz / self.strength, self.bound * reach)
 
-        certificate, _ = stable_minimiser(self.loss, self.n, self.bound, self.strength, rounding, tight=True)
-        sensitivity = minimiser_sensitivity(self.loss, self.n, self.bound, self.strength, certificate)
+        certificate, sensitivity = stable_minimiser(
+            self.loss, self.n, self.bound, self.strength, rounding, tight=True, share=_SOLVER_SHARE
+        )
         # strength m_i = r_i - slope_i / n, and the r_i sum to at most certificate / R.
         size = (self.loss.lipschitz + certificate / self.bound) / self.strength
         norm = norm_bound(self.loss, self.bound, self.strength)
@@ -219,7 +223,11 @@ class GramProblem(KernelProblem):
         problem = DualProblem(gram, self.target, self.loss, self.strength)
         found = minimise_dual(problem, self.stability.certificate, progress=progress)
         norm = math.sqrt(max(0.0, float(found.coef @ gram.product(found.coef))))
-        return GramMinimum(self.kernel, self._points, found.coef * self._factors, norm)
+        return self.minimum(found.coef, norm)
+
+    def minimum(self, coef: Array, norm: float = math.nan) -> GramMinimum:
+        """The minimiser with these coefficients, found earlier."""
+        return GramMinimum(self.kernel, self._points, coef, self._factors, norm)
 
     def _gram_values(self) -> Array:
         values = np.empty((self.n, self.n))
@@ -256,12 +264,13 @@ class GramMinimum(Minimum):
     kernel: Kernel
     points: Any
     coef: Array
+    factors: Array
     length: float
 
     def values(self, points: Any) -> Array:
-        out = np.empty(self.kernel.count(points))
+        out, coef = np.empty(self.kernel.count(points)), self.coef * self.factors
         for here, block in self.kernel.blocks(points, self.points):
-            out[here] = block @ self.coef
+            out[here] = block @ coef
         return out
 
     def norm(self) -> float:

@@ -18,6 +18,7 @@ from epsilearn.checks import check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from epsilearn.kernel.monomials import monomial_count, monomials
+from epsilearn.rows.bounds import without_giants
 
 __all__ = ["FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
 
@@ -50,17 +51,29 @@ class FeatureMap(ABC):
     def features(self, points: Any) -> Any:
         """Features of a few points: a dense or sparse matrix."""
 
-    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
-        """Features of many points, a few at a time."""
+    def basis(self) -> bytes:
+        """What the map rests on beyond its settings, where that is not the same on every machine."""
+        return b""
+
+    def rest_on(self, basis: bytes) -> None:  # noqa: B027 - most maps rest on nothing
+        """Take over the basis of the same map, computed elsewhere."""
+
+    def blocks(self, points: Any, factors: Array | None = None) -> Iterator[tuple[slice, Any]]:
+        """Features of many points, a few at a time; ``factors`` multiply the kernel's own, where given."""
         rows = max(1, _BLOCK // self.columns)
         count = self.kernel.count(points)
         for start in range(0, count, rows):
             here = slice(start, min(start + rows, count))
-            yield here, self.features(self.kernel.part(points, here))
+            features = self.features(self.kernel.part(points, here))
+            yield here, features if factors is None or (factors[here] == 1).all() else _times(features, factors[here])
 
-    def table(self, points: Any) -> Any:
+    def private_table(self, points: Any) -> Any:
+        """Features of private points, brought inside the kernel's bound."""
+        return self.table(*self.kernel.inside(points))
+
+    def table(self, points: Any, factors: Array | None = None) -> Any:
         """Features of all points as one matrix; single precision where it is dense, since rows are what it says."""
-        parts = (features for _, features in self.blocks(points))
+        parts = (features for _, features in self.blocks(points, factors))
         first = next(parts)
         if sparse.issparse(first):
             return sparse.vstack([first, *parts], format="csr")
@@ -72,10 +85,10 @@ class FeatureMap(ABC):
             start += len(features)
         return table
 
-    def scores(self, points: Any, weights: Array) -> Array:
+    def scores(self, points: Any, weights: Array, factors: Array | None = None) -> Array:
         """<weights, features> at public points, however many; ``weights`` may have several columns."""
         out = np.empty((self.kernel.count(points), *weights.shape[1:]))
-        for here, features in self.blocks(points):
+        for here, features in self.blocks(points, factors):
             out[here] = features @ weights
         return out
 
@@ -89,7 +102,7 @@ class Identity(FeatureMap):
     def features(self, points: Any) -> Any:
         return points
 
-    def table(self, points: Any) -> Any:
+    def table(self, points: Any, factors: Array | None = None) -> Any:  # noqa: ARG002 - rows are scaled themselves
         return points
 
 
@@ -150,26 +163,32 @@ class Landmarks(FeatureMap):
         self.spectrum: Array = sizes[:most] / len(sizes)
         wanted = most if rank is None else rank(self.spectrum) if callable(rank) else check_integer("rank", rank)
         self.columns = min(wanted, most)
-        self._projection: Array = directions[:, : self.columns] / np.sqrt(sizes[: self.columns])
+        self._projection: Array = np.ascontiguousarray(directions[:, : self.columns] / np.sqrt(sizes[: self.columns]))
         if self._whitens:
             self._factors: Array = self.spectrum[: self.columns] ** (-whitening / 2)
             own = kernel.matrix(self.landmarks, self.landmarks) @ self._projection * self._factors
             self._factors /= np.median(np.linalg.norm(own, axis=1))
-            self.bound = 1.0 + 1e-12
+            self.bound = 1.0
+
+    def basis(self) -> bytes:
+        return self._projection.tobytes()
+
+    def rest_on(self, basis: bytes) -> None:
+        self._projection = np.frombuffer(basis).reshape(-1, self.columns)
 
     def features(self, points: Any) -> Any:
         return self.whitened(self.kernel.matrix(points, self.landmarks) @ self._projection)
 
-    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
+    def blocks(self, points: Any, factors: Array | None = None) -> Iterator[tuple[slice, Any]]:
         for here, values in self.kernel.blocks(points, self.landmarks):
-            yield here, self.whitened(values @ self._projection)
+            scaled = values if factors is None else values * factors[here][:, None]
+            yield here, self.whitened(scaled @ self._projection)
 
     def whitened(self, projected: Array) -> Array:
         """The features of points from their plain projection onto the first directions."""
-        if not self._whitens:
-            return projected
-        features = projected * self._factors
-        features /= np.maximum(1.0, np.linalg.norm(features, axis=1))[:, None]
+        features = projected * self._factors if self._whitens else projected
+        # A projection is no longer than what it is one of, but floats' can be, where landmarks hardly differ.
+        features /= np.maximum(1.0, np.linalg.norm(features, axis=1) / (self.bound * (1 - 2.0**-40)))[:, None]
         return features
 
 
@@ -198,9 +217,14 @@ class Fourier(FeatureMap):
             self._frequencies = generator.standard_cauchy(size=(width, pairs)) * kernel.gamma
 
     def features(self, points: Any) -> Any:
-        phases = points @ self._frequencies
+        # Of rows so long that a product would overflow only a power of two is left out: each row's own affair.
+        phases = without_giants(points)[0] @ self._frequencies
         waves: Array = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(self.columns / 2)
         return waves
+
+
+def _times(features: Any, factors: Array) -> Any:
+    return sparse.diags_array(factors) @ features if sparse.issparse(features) else features * factors[:, None]
 
 
 def exact_map(kernel: Kernel, width: int) -> FeatureMap | None:

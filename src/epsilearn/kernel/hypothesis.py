@@ -48,16 +48,16 @@ class Hypothesis:
             added = sum(block.T @ coef[here] for here, block in self.features.blocks(points))
             self._weights = added if not len(self._weights) else self._weights + added
 
-    def values(self, points: Any) -> Array:
-        """The function at any number of points, memory bounded."""
+    def values(self, points: Any, factors: Array | None = None) -> Array:
+        """The function at any number of points, memory bounded; ``factors`` multiply their features, where given."""
         if self.points is None:
             return np.zeros(self.kernel.count(points))
         if self.features is not None:
-            return self.features.scores(points, self._weights)
+            return self.features.scores(points, self._weights, factors)
         out = np.empty(self.kernel.count(points))
         for here, block in self.kernel.blocks(points, self.points):
             out[here] = block @ self.coef
-        return out
+        return out if factors is None else out * factors
 
     def weights(self, columns: int) -> Array:
         """The same function as weights of a finite map's features."""

@@ -83,7 +83,8 @@ random_state, verbose
     session_ : SparseSession or PrintedSession
         Its public constants.
     tolerance_ : float
-        With probability 1 - failure no answer is further than this from the minimiser's.
+        With probability 1 - failure no answer is further than this from the minimiser's. For "paper" it is the printed
+        sigma; only a quarter more is proven.
     alpha_ : float
         The regularisation used; public.
 
@@ -159,6 +160,7 @@ random_state, verbose
         -------
         self
         """
+        self._forget()
         self._check_settings()
         return self._learn(*self._problem(X, y, unsupported))
 
@@ -388,7 +390,7 @@ class _PrintedSession(_Session):
     def __init__(self, plan: _PrintedPlan, minimum: Minimum, source: Any) -> None:
         super().__init__(plan.problem, minimum, plan.questions, max(1, math.ceil(plan.constants.updates)))
         self.constants, self._step = plan.constants, plan.constants.step
-        self._law, self._source = NoiseLaw("laplace", 1 / plan.constants.rate), source
+        self._law, self._source = NoiseLaw("laplace", round_up(1 / Fraction(plan.constants.rate))), source
 
     def _from_model(self, exact_value: float, guess: float) -> float | None:
         noisy = float(add_noise([exact_value], self._law, self._source)[0])

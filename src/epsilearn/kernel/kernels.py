@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,11 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel
 
 from epsilearn.checks import check_integer, check_positive
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import InvalidInput, StateError
 from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
 __all__ = [
+    "PUBLIC_SLACK",
     "HistogramIntersection",
     "Kernel",
     "Laplacian",
@@ -42,6 +43,8 @@ Array = NDArray[np.float64]
 _BLOCK = 1 << 22  # kernel values held at a time
 # A float's idea of a length is off by this at most, relative, for up to a million terms.
 _CARE = 2.0**-30
+# How much longer than the bound a public point that was let in can be.
+PUBLIC_SLACK = 1 + 2.0**-28
 _UNIT = 2.0**-53
 # How far from symmetric, and from positive, a precomputed matrix may be, as a share of the bound's square.
 _TOLERANCE = 2.0**-40
@@ -408,11 +411,19 @@ class UserKernel(Kernel):
         return [_from_plain(json.loads(code)) for code in codes]
 
     def matrix(self, first: Any, second: Any) -> Array:
-        values = np.array([[float(self.function(a, b)) for b in second] for a in first])
+        values = np.array([[self._value(a, b) for b in second] for a in first])
         return _finite(values.reshape(len(first), len(second)))
 
     def squares(self, points: Any) -> Array:
-        return _finite(np.array([float(self.function(a, a)) for a in points]))
+        return np.maximum(_finite(np.array([self._value(a, a) for a in points])), 0.0)
+
+    def _value(self, first: Any, second: Any) -> float:
+        try:
+            return float(self.function(first, second))
+        except Exception as error:
+            kind = type(error).__name__
+        # Raised out here, without the error itself, which may quote a private point.
+        raise InvalidInput(f"the kernel's function raised {kind} for two points; it must give a number for any two")
 
 
 @dataclass(frozen=True)
@@ -443,10 +454,12 @@ class Precomputed(Kernel):
         if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
             raise InvalidInput(f"a Gram matrix must be square, got shape {values.shape}")
         _finite(values)
-        tolerance = _TOLERANCE * self.declared**2
-        if not np.allclose(values, values.T, rtol=0, atol=tolerance):
+        # What is judged is what will be used: points beyond the bound brought inside.
+        inside = np.minimum(1.0, self.declared / np.sqrt(np.maximum(np.diag(values), self.declared**2)))
+        judged, tolerance = values * inside * inside[:, None], _TOLERANCE * self.declared**2
+        if not np.allclose(judged, judged.T, rtol=0, atol=tolerance):
             raise InvalidInput("a Gram matrix must be symmetric; the matrix given is not")
-        if float(np.linalg.eigvalsh(values)[0]) < -tolerance:
+        if float(np.linalg.eigvalsh(judged)[0]) < -tolerance:
             raise InvalidInput("the Gram matrix has negative eigenvalues, so it is no kernel's; clip them, or mend it")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
@@ -475,7 +488,7 @@ class Precomputed(Kernel):
     def points(self, X: Any, width: int | None = None) -> NDArray[np.int64]:  # noqa: ARG002
         numbers = np.asarray(X)
         numbers = numbers[:, 0] if numbers.ndim == 2 and numbers.shape[1] == 1 else numbers
-        if numbers.ndim != 1 or not len(numbers) or not np.array_equal(numbers, np.asarray(numbers, np.int64)):
+        if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iuf" or not _whole(numbers):
             raise InvalidInput("points of a precomputed kernel are whole numbers: rows of its matrix")
         if numbers.min() < 0 or numbers.max() >= len(self.values):
             raise InvalidInput(f"points of this kernel lie between 0 and {len(self.values) - 1}")
@@ -486,8 +499,21 @@ class Precomputed(Kernel):
         return values
 
     def squares(self, points: Any) -> Array:
-        values: Array = np.diag(self.values)[points]
+        values: Array = np.maximum(np.diag(self.values)[points], 0.0)
         return values
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Precomputed:
+        return self  # it never changes
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            "a Gram matrix holds the private records' values and is not pickled, nor is a model that holds one; what "
+            "may leave are the model's points_ and dual_coef_, or its coef_"
+        )
+
+
+def _whole(numbers: NDArray[Any]) -> bool:
+    return bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
 
 
 def _up(number: float) -> float:

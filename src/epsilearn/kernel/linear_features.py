@@ -48,11 +48,11 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         -------
         self
         """
+        self._forget()
         points, target, loss, assumptions = self._records(X, y, unsupported)
         features = self._map(len(target), loss)
-        inside, _ = self.kernel_.inside(points)
         self._features_ = features
-        weights = self._fit_weights(features.table(inside), target, loss, assumptions)
+        weights = self._fit_weights(features.private_table(points), target, loss, assumptions)
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
 
@@ -66,7 +66,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         """Each point's score, brought inside the kernel's bound as in training; one for each of several classes."""
         self._check_fitted()
         points, factors = self.kernel_.inside(self._points(X, public=False))
-        scores = self._features_.scores(points, self.coef_.T) * factors[:, None] + self._shift
+        scores = self._features_.scores(points, self.coef_.T, factors) + self._shift
         return scores.ravel() if scores.shape[1] == 1 else scores
 
 
@@ -167,9 +167,12 @@ class LandmarkClassifier(_FeatureClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _map(self, rows: int, loss: Loss) -> FeatureMap:
+    def _records(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[Any, Array, Loss, tuple[str, ...]]:
         if self.loss == "huber":
             raise InvalidInput("a classifier's loss is 'logistic' or 'hinge'; for targets use LandmarkRegressor")
+        return super()._records(X, y, unsupported)
+
+    def _map(self, rows: int, loss: Loss) -> FeatureMap:
         return landmark_map(self, rows, loss)
 
 

@@ -184,7 +184,7 @@ class KernelLearner(KernelModel):
     def _feature_map(self, rows: int) -> FeatureMap | None:
         """Public landmarks' span if they are given; else the kernel's own map, if it has one and is worth it."""
         if self.landmarks is not None:
-            return Landmarks(self.kernel_, self.landmarks, self.rank)
+            return Landmarks(self.kernel_, self.kernel_.points(self.landmarks, self._width_), self.rank)
         own = exact_map(self.kernel_, self._width_)
         if own is None and rows > MOST_GRAM_ROWS:
             raise InvalidInput(

@@ -63,8 +63,8 @@ random_state, verbose
     guarantee_ : Guarantee
         What was promised.
     tolerance_ : float
-        With probability 1 - failure the predictor is nowhere further than this from the minimiser. For "paper" it is
-        the printed sigma.
+        With probability 1 - failure the predictor is at no candidate (nowhere in the ball, if there are none) further
+        than this from the minimiser. For "paper" it is the printed sigma.
     alpha_ : float
         The regularisation used; public.
 
@@ -136,6 +136,7 @@ random_state, verbose
         -------
         self
         """
+        self._forget()
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self.delta == 0:
@@ -160,8 +161,8 @@ random_state, verbose
     def decision_function(self, X: Any) -> Array:
         """The predictor at any points; each is brought inside the kernel's bound as in training."""
         self._check_fitted()
-        points, factors = self.kernel_.inside(self._points(X, public=False))
-        return self._function_.values(points) * factors + self._shift
+        inside = self.kernel_.inside(self._points(X, public=False))
+        return self._function_.values(*inside) + self._shift
 
     def _space(self, problem: KernelProblem) -> _Candidates | _Ball:
         if self.candidates is not None:
@@ -326,7 +327,7 @@ def ball_net(dimension: int, radius: float, spacing: float) -> Array:
 
     Examples
     --------
-    >>> ball_net(1, 1.0, 0.25).ravel().tolist()
+    >>> ball_net(1, 1.0, 0.25).ravel().round(6).tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
     """
     dimension, radius = check_integer("dimension", dimension), check_positive("radius", radius)
@@ -343,5 +344,6 @@ def ball_net(dimension: int, radius: float, spacing: float) -> Array:
     norms = np.linalg.norm(grid, axis=1)
     # Cells that reach into the ball from outside keep their nearest point inside it.
     near = norms <= radius + spacing
-    factors = np.minimum(1.0, radius / np.maximum(norms[near], radius))
-    return np.unique((grid[near] * factors[:, None]).round(12), axis=0)
+    factors = np.minimum(1.0, radius * (1 - 2.0**-40) / np.maximum(norms[near], 1e-300))
+    # Points that differ by rounding alone are one.
+    return radius * np.unique((grid[near] * factors[:, None] / radius).round(14), axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -15,8 +15,8 @@ from epsilearn.calibration.additive import gaussian_scale, most_sensitivity
 from epsilearn.checks import check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
-from epsilearn.kernel.erm import FeatureProblem, KernelProblem
-from epsilearn.kernel.kernels import Kernel, Precomputed
+from epsilearn.kernel.erm import FeatureProblem, GramProblem, KernelProblem
+from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel, Precomputed
 from epsilearn.kernel.model import Array, KernelLearner
 from epsilearn.mechanisms.minimum import perturb_output
 from epsilearn.mechanisms.process import Journal, MemoryJournal, Process, ProcessLaw
@@ -25,9 +25,6 @@ from epsilearn.progress import fitting
 from epsilearn.session_file import SessionFile
 
 __all__ = ["GaussianProcessRelease"]
-
-# Public points may be this much longer than the bound in floats.
-_ROUND = 1 + 2.0**-28
 
 
 class GaussianProcessRelease(KernelLearner):
@@ -137,6 +134,7 @@ class GaussianProcessRelease(KernelLearner):
         -------
         self
         """
+        self._forget()
         if self.delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
         check_integer("max_points", self.max_points)
@@ -145,7 +143,7 @@ class GaussianProcessRelease(KernelLearner):
     def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> GaussianProcessRelease:
         if isinstance(problem, FeatureProblem):
             self._release_weights(problem, assumptions)
-        else:
+        elif isinstance(problem, GramProblem):
             self._open_session(problem, assumptions)
         return self
 
@@ -165,7 +163,7 @@ class GaussianProcessRelease(KernelLearner):
     def points_left_(self) -> int | None:
         """How many more different points may be asked; None where there is no limit."""
         self._check_fitted()
-        return None if hasattr(self, "_features_") else self._session_.law.cap - len(self._session_)
+        return None if hasattr(self, "_features_") else self._session_.points_left()
 
     def _release_weights(self, problem: FeatureProblem, assumptions: tuple[str, ...]) -> None:
         """A finite map: Gaussian noise on the weights is the whole process, drawn at once."""
@@ -183,22 +181,11 @@ class GaussianProcessRelease(KernelLearner):
                 )  # fmt: skip
             return found.value, found.guarantee
 
-        if self.state is None:
-            self._weights_, self.guarantee_ = release()
-        else:
-            file = SessionFile(self.state)
-            with file.writing():
-                stamped = file.resume(self._plan_text(problem), self._record_codes(problem))
-                if stamped is None:
-                    weights, stamped = release()
-                    file.begin(self._plan_text(problem), self._record_codes(problem), stamped)
-                    file.write("weights", weights.tobytes())
-                self._weights_, self.guarantee_ = np.frombuffer(file.read("weights") or b""), stamped
-            file.close()
+        self._weights_, self.guarantee_, _ = self._once(problem, release)
         self._features_ = problem.features
         self.noise_ = NoiseLaw("gaussian", scale * problem.bound)
 
-    def _open_session(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
+    def _open_session(self, problem: GramProblem, assumptions: tuple[str, ...]) -> None:
         """Any other kernel: noise is drawn as questions come, each conditioned on all before."""
         stability = problem.stability
         law = ProcessLaw.planned(
@@ -206,28 +193,44 @@ class GaussianProcessRelease(KernelLearner):
             self.epsilon,
             self.delta,
             cap=check_integer("max_points", self.max_points),
-            bound=problem.bound**2 * _ROUND,
+            bound=problem.bound**2 * PUBLIC_SLACK,
             kernel_error=self.kernel_.rounding(self._width_),
             value_error=stability.value_error,
         )
         promise = self._promise(law.shift, assumptions)
-        journal: Journal = MemoryJournal()
-        with fitting(self.verbose, stability.certificate) as progress:
-            if self.state is None:
-                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, self.guarantee_):
-                    minimum = problem.solve(progress)
-            else:
-                journal = file = SessionFile(self.state)
-                with file.writing():
-                    stamped = file.resume(self._plan_text(problem), self._record_codes(problem))
-                    ledger = self.ledger if stamped is None else None
-                    with spending(promise, ledger, self._purpose, self.random_state) as (source, fresh):
-                        if stamped is None:
-                            file.begin(self._plan_text(problem), self._record_codes(problem), fresh)
-                        self.guarantee_ = stamped or fresh
-                minimum = problem.solve(progress)
-        self.noise_, self._minimum_ = law.noise, minimum
-        self._session_ = Process(law, _Across(self.kernel_), source, journal)
+
+        def solve() -> tuple[Array, Guarantee]:
+            with (
+                fitting(self.verbose, stability.certificate) as progress,
+                spending(promise, self.ledger, self._purpose, self.random_state) as (_, stamped),
+            ):
+                return problem.solve(progress).coef, stamped
+
+        coef, guarantee, journal = self._once(problem, solve)
+        self._session_ = Process(law, _Across(self.kernel_), self.random_state, journal)
+        self._minimum_, self.noise_, self.guarantee_ = problem.minimum(coef), law.noise, guarantee
+
+    def _once(
+        self, problem: KernelProblem, make: Callable[[], tuple[Array, Guarantee]]
+    ) -> tuple[Array, Guarantee, Journal]:
+        """What ``make`` found and promised: made once for a session's file, however often it is fitted.
+
+        Two solutions that are both certified are still two functions, and the noise hides one.
+        """
+        if self.state is None:
+            return *make(), MemoryJournal()
+        plan, records = self._plan_text(problem), list(self._record_codes(problem))
+        file = SessionFile(self.state)
+        with file.writing():
+            promised = file.resume(plan, records)
+            if promised is None:
+                numbers, promised = make()
+                file.begin(plan, records, promised)
+                file.write("numbers", numbers.tobytes())
+                file.write("basis", b"" if problem.features is None else problem.features.basis())
+            elif problem.features is not None:
+                problem.features.rest_on(file.read("basis") or b"")
+            return np.frombuffer(file.read("numbers") or b""), promised, file
 
     def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:
         return Guarantee(
@@ -273,8 +276,6 @@ class _Across:
         if not codes:
             self._count, self._points = 0, None
             return np.empty(0), diagonal
-        if len(codes) < self._count:
-            self._count, self._points = 0, None
         if len(codes) > self._count:
             fresh = self._kernel.decode(codes[self._count :])
             self._points = fresh if self._points is None else self._kernel.join([self._points, fresh])

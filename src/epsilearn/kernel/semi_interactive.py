@@ -127,6 +127,7 @@ random_state, verbose
         -------
         self
         """
+        self._forget()
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self.public_points is None:
@@ -154,8 +155,8 @@ random_state, verbose
     def decision_function(self, X: Any) -> Array:
         """The predictor at any points; each is brought inside the kernel's bound as in training."""
         self._check_fitted()
-        points, factors = self.kernel_.inside(self._points(X, public=False))
-        return self._function_.values(points) * factors + self._shift
+        inside = self.kernel_.inside(self._points(X, public=False))
+        return self._function_.values(*inside) + self._shift
 
 
 @dataclass(frozen=True)
@@ -307,8 +308,8 @@ def least_squares_in_ball(gram: Array, values: Array, radius: float) -> Array:
 
     multiplier = 0.0
     if len(sizes) and length(0.0) > radius:
-        # Beyond this the norm certainly fits.
-        most = float(np.linalg.norm(np.sqrt(sizes) * wanted)) / radius
-        multiplier = float(brentq(lambda m: length(m) - radius, 0.0, most, xtol=1e-12 * most))
+        # Beyond this the norm certainly fits, rounding included.
+        most = 2 * float(np.linalg.norm(np.sqrt(sizes) * wanted)) / radius
+        multiplier = float(brentq(lambda m: length(m) - radius, 0.0, most, xtol=1e-300, rtol=1e-12))
     coefficients: Array = directions @ (wanted / (sizes + multiplier))
     return coefficients

@@ -73,9 +73,7 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
             )
         if unsupported:
             raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
-        # A fit that fails must not leave an earlier one's model behind under new bounds or labels.
-        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
-            delattr(self, name)
+        self._forget()
         fault = ""
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", **{"dtype": FLOATS, **options})
@@ -87,6 +85,11 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
         if fault:
             raise InvalidInput(fault)
         return X, y
+
+    def _forget(self) -> None:
+        """A fit that fails must not leave an earlier one's model behind under new bounds or labels."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
+            delattr(self, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -25,7 +25,7 @@ from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender, spending
 from epsilearn.mechanisms.selection import LiveMechanism
-from epsilearn.noise.bits import BitSource
+from epsilearn.noise.bits import BitSource, source_of
 from epsilearn.noise.correlated import Normals
 from epsilearn.noise.door import check_scale, check_values, grid_of
 
@@ -120,6 +120,9 @@ class Journal(Protocol):
     def writing(self) -> AbstractContextManager[None]:
         """One writer at a time; what is added inside stands only if the block ends well."""
 
+    def count(self) -> int:
+        """How many points there are."""
+
     def entries(self, start: int) -> list[JournalEntry]:
         """All points from the given number on, in order."""
 
@@ -145,6 +148,9 @@ class MemoryJournal:
     @contextmanager
     def writing(self) -> Iterator[None]:
         yield
+
+    def count(self) -> int:
+        return len(self._entries)
 
     def entries(self, start: int) -> list[JournalEntry]:
         return self._entries[start:]
@@ -223,20 +229,26 @@ class Process(LiveMechanism):
         The noise.
     across : callable
         ``across(codes, code)``: the kernel's values between known points and a new one, and the new one's own.
-    source : BitSource
-        Where new noise comes from.
+    random_state : BitSource, int or None
+        Where new noise comes from: the operating system, unless the promise is void.
     journal : Journal
         Where points and noise are written down.
     """
 
-    def __init__(self, law: ProcessLaw, across: Across, source: BitSource, journal: Journal) -> None:
+    def __init__(self, law: ProcessLaw, across: Across, random_state: int | BitSource | None, journal: Journal) -> None:
         super().__init__()
         self.law = law
-        self._across, self._source, self._journal = across, source, journal
+        self._across, self._source, self._journal = across, source_of(random_state), journal
         self._forget()
 
     def __len__(self) -> int:
         return len(self._codes)
+
+    def points_left(self) -> int:
+        """How many more different points anyone may ask."""
+        self._check_alive()
+        with self._lock, self._journal.writing():
+            return self.law.cap - self._journal.count()
 
     def answers(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> Array:
         """The noisy values at these points; ``values`` computes the exact ones at those positions that are new."""

@@ -83,7 +83,9 @@ class DualProblem:
         def apply(vector: Array) -> Array:
             return heavy * vector + root * self.gram.product(root * vector)
 
-        half = _conjugate_gradients(apply, -n * root * point.gradient, min(0.05, math.sqrt(point.bound)))
+        # What is left of this equation comes back multiplied by as much as curvature over strength.
+        share = 0.05 / (1 + self.loss.smoothness * self.gram.norm**2 / self.strength)
+        half = _conjugate_gradients(apply, -n * root * point.gradient, max(share, 2.0**-48))
         return (-n * point.residual - root * half) / heavy
 
 

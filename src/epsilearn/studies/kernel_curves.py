@@ -25,7 +25,7 @@ from epsilearn.studies.figure1 import save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Bench", "Curve", "Measured", "Remembered", "curves_figure", "report_table", "watched", "write"]
+__all__ = ["Bench", "Line", "Measured", "Remembered", "curves_figure", "report_table", "watched", "write"]
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Line:
     """How a method is drawn."""
 
     method: str
@@ -81,10 +81,10 @@ class Remembered(FeatureMap):
     def features(self, points: Any) -> Any:
         return self._features.features(points)
 
-    def blocks(self, points: Any) -> Iterator[tuple[slice, Any]]:
-        return self._features.blocks(points)
+    def blocks(self, points: Any, factors: Array | None = None) -> Iterator[tuple[slice, Any]]:
+        return self._features.blocks(points, factors)
 
-    def table(self, points: Any) -> Any:  # noqa: ARG002 - of these points
+    def table(self, points: Any, factors: Array | None = None) -> Any:  # noqa: ARG002 - of these points
         return self._table
 
 
@@ -143,7 +143,7 @@ def watched(total: int) -> Iterator[Callable[[str], None]]:
         yield done
 
 
-def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[Curve], note: str = "") -> Figure:
+def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[Line]) -> Figure:
     """Means over epsilon with deviations, one line a method; those without privacy as horizontal lines."""
     with plots.house_style():
         figure, (panel,) = plots.new_figure(8.6, 4.8)
@@ -163,8 +163,6 @@ def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[C
         panel.minorticks_off()
         panel.set_title(title)
         figure.legend(*panel.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-        if note:
-            figure.supxlabel(note, fontsize=8, color=plots.GREY)
     return figure
 
 

@@ -30,7 +30,7 @@ from epsilearn.kernel import (
     SemiInteractiveLearner,
 )
 from epsilearn.studies import data
-from epsilearn.studies.kernel_curves import Bench, Curve, Measured, curves_figure, report_table, watched, write
+from epsilearn.studies.kernel_curves import Bench, Line, Measured, curves_figure, report_table, watched, write
 
 __all__ = ["Split", "Study", "main", "run", "split"]
 
@@ -42,8 +42,8 @@ SEMI_TIGHT, SEMI_PAPER = "semi-interactive, noise in the span", "semi-interactiv
 INTERACTIVE, SEARCH = "interactive, sparse vector", "non-interactive, tight"
 PLAIN, ZERO = "least squares, no privacy", "always zero"
 CURVES = [
-    Curve(PLAIN, 6, "--"), Curve(ZERO, 5, "--"), Curve(OBJECTIVE, 4), Curve(LANDMARKS, 0), Curve(PROCESS, 1),
-    Curve(SEMI_TIGHT, 2), Curve(SEMI_PAPER, 2, ":"), Curve(INTERACTIVE, 3), Curve(SEARCH, 6),
+    Line(PLAIN, 6, "--"), Line(ZERO, 5, "--"), Line(OBJECTIVE, 4), Line(LANDMARKS, 0), Line(PROCESS, 1),
+    Line(SEMI_TIGHT, 2), Line(SEMI_PAPER, 2, ":"), Line(INTERACTIVE, 3), Line(SEARCH, 6),
 ]  # fmt: skip
 # Ridges for least squares without privacy; the best on a tenth of the training rows is used.
 RIDGES = (1e-5, 1e-4, 1e-3)
