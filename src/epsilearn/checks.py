@@ -8,7 +8,7 @@ from typing import Any
 
 from epsilearn.errors import InvalidInput
 
-__all__ = ["check_bounds", "check_budget", "check_integer", "check_positive", "check_probability"]
+__all__ = ["check_bounds", "check_budget", "check_integer", "check_positive", "check_probability", "check_share"]
 
 
 def _real(name: str, number: object) -> float:
@@ -33,6 +33,14 @@ def check_probability(name: str, number: object) -> float:
     value = _real(name, number)
     if not 0 < value < 1:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def check_share(name: str, number: object) -> float:
+    """A number from 0 to 1, both included."""
+    value = _real(name, number)
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"{name} must lie between 0 and 1, got {value}")
     return value
 
 

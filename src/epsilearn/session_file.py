@@ -75,13 +75,18 @@ class SessionFile:
             for statement in _TABLES:
                 self._file.execute(statement)
             yield
-            self._file.execute("COMMIT")
+            self.commit()
         except BaseException as error:
             if self._file.in_transaction:
                 self._file.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
                 raise self._broken() from None
             raise
+
+    def commit(self) -> None:
+        """Make what was written so far stand, for whoever must know that it does before the block ends."""
+        if self._file.in_transaction:
+            self._file.execute("COMMIT")
 
     def begin(self, plan: str, records: Iterable[bytes], promise: Guarantee) -> None:
         """Write down what the session promises, and what it is about."""

@@ -600,7 +600,7 @@ def test_nor_do_precomputed_points_beyond_the_bound(name):
     X[:20] *= 10
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        precomputed_model(name, Precomputed(X @ X.T, 1.0), [30, 31, 32, 33]).fit(np.arange(60), y)
+        precomputed_model(name, Precomputed(with_public(X @ X.T), 1.0), [60, 61, 62, 63]).fit(np.arange(60), y)
 
 
 def test_a_gram_matrix_with_points_far_beyond_the_bound_is_a_kernels_too():
@@ -620,7 +620,13 @@ def test_a_point_without_length_may_have_a_square_just_below_zero(name):
     K[7, 7] = -1e-17
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        precomputed_model(name, Precomputed(K, 1.0), [30, 31, 32, 33]).fit(np.arange(60), y)
+        precomputed_model(name, Precomputed(with_public(K), 1.0), [60, 61, 62, 63]).fit(np.arange(60), y)
+
+
+def with_public(gram: np.ndarray) -> np.ndarray:
+    """The matrix with four more objects, which are public and like records 30 to 33."""
+    objects = [*range(60), 30, 31, 32, 33]
+    return gram[np.ix_(objects, objects)]
 
 
 def precomputed_model(name: str, kernel: Precomputed, public: list[int]) -> Any:
@@ -767,6 +773,7 @@ def test_numbers_of_rows_may_stand_in_a_column():
     """As scikit-learn's tools, which cut tables into rows, will hand them over."""
     X, y = table("semi")
     for shape in (60, (60, 1)):
-        model = precomputed_model("semi", Precomputed(X @ X.T, 1.0), [30, 31]).set_params(random_state=3)
+        kernel = Precomputed(with_public(X @ X.T), 1.0)
+        model = precomputed_model("semi", kernel, [60, 61]).set_params(random_state=3)
         values = model.fit(np.arange(60).reshape(shape), y).decision_function(np.arange(60).reshape(shape))
         assert values == pytest.approx((X @ X[[30, 31]].T) @ model.dual_coef_)

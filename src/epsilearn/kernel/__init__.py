@@ -8,11 +8,10 @@ from epsilearn.kernel.kernels import (
     Laplacian,
     Linear,
     Polynomial,
-    Precomputed,
-    UserKernel,
 )
 from epsilearn.kernel.linear_features import LandmarkClassifier, LandmarkRegressor, RandomFeatures
-from epsilearn.kernel.non_interactive import NonInteractiveLearner
+from epsilearn.kernel.non_interactive import NonInteractiveLearner, ball_net
+from epsilearn.kernel.objects import Precomputed, UserKernel
 from epsilearn.kernel.process_release import GaussianProcessRelease
 from epsilearn.kernel.semi_interactive import SemiInteractiveLearner
 
@@ -33,4 +32,5 @@ __all__ = [
     "RandomFeatures",
     "SemiInteractiveLearner",
     "UserKernel",
+    "ball_net",
 ]

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky
 
 from epsilearn.calibration.fit import stable_minimiser
 from epsilearn.calibration.output import norm_bound
@@ -198,6 +199,7 @@ class GramProblem(KernelProblem):
             )
         self.points, self.target = points, target
         self._points, self._factors = kernel.inside(points)
+        self._values: Array | None = None
         self._width = kernel.width(points)
 
     @property
@@ -219,11 +221,29 @@ class GramProblem(KernelProblem):
 
     def solve(self, progress: Progress = None) -> GramMinimum:
         gram = self._public_gram()
-        gram.values = self._gram_values()
+        gram.values = self._gram_values() if self._values is None else self._values
         problem = DualProblem(gram, self.target, self.loss, self.strength)
         found = minimise_dual(problem, self.stability.certificate, progress=progress)
         norm = math.sqrt(max(0.0, float(found.coef @ gram.product(found.coef))))
         return self.minimum(found.coef, norm)
+
+    def look(self) -> None:
+        """Compute all kernel values, and refuse those that no kernel has."""
+        self._values = self._gram_values()
+        gram = self._public_gram()
+        # Errors of so many entries move an eigenvalue by at most this, and what is left factors.
+        tolerance = 4 * self.n * gram.error
+        try:
+            cholesky(self._values + tolerance * np.eye(self.n), lower=True, check_finite=False)
+        except LinAlgError:
+            indefinite = True
+        else:
+            indefinite = False
+        if indefinite:
+            raise InvalidInput(
+                "the kernel's matrix has negative eigenvalues, so it is no kernel's; mend the function, or declare its "
+                "accuracy"
+            )
 
     def minimum(self, coef: Array, norm: float = math.nan) -> GramMinimum:
         """The minimiser with these coefficients, found earlier."""

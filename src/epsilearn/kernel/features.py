@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from epsilearn.checks import check_integer
+from epsilearn.checks import check_integer, check_share
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from epsilearn.kernel.monomials import monomial_count, monomials
@@ -150,8 +150,7 @@ class Landmarks(FeatureMap):
     def __init__(
         self, kernel: Kernel, landmarks: Any, rank: int | Callable[[Array], int] | None = None, whitening: float = 0.0
     ) -> None:
-        if not 0 <= whitening <= 1:
-            raise InvalidInput(f"whitening must lie between 0 and 1, got {whitening}")
+        whitening = check_share("whitening", whitening)
         self.kernel, self.bound, self._whitens = kernel, kernel.bound, whitening > 0
         self.landmarks = kernel.points(landmarks)
         kernel.check_public(self.landmarks)
@@ -167,7 +166,10 @@ class Landmarks(FeatureMap):
         if self._whitens:
             self._factors: Array = self.spectrum[: self.columns] ** (-whitening / 2)
             own = kernel.matrix(self.landmarks, self.landmarks) @ self._projection * self._factors
-            self._factors /= np.median(np.linalg.norm(own, axis=1))
+            median = float(np.median(np.linalg.norm(own, axis=1)))
+            if not median > 0:
+                raise InvalidInput("half of the landmarks or more have features of length 0; choose others")
+            self._factors /= median
             self.bound = 1.0
 
     def basis(self) -> bytes:
@@ -210,7 +212,7 @@ class Fourier(FeatureMap):
             raise InvalidInput("random features need a kernel of x - y: RBF or Laplacian; use landmarks for others")
         pairs = check_integer("n_features", count, least=2) // 2
         self.kernel, self.columns, self.bound = kernel, 2 * pairs, 1.0 + 1e-12
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(check_integer("feature_seed", seed, least=0))
         if isinstance(kernel, RBF):
             self._frequencies = generator.normal(scale=np.sqrt(2 * kernel.gamma), size=(width, pairs))
         else:

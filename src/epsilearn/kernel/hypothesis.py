@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from epsilearn.kernel.features import FeatureMap
 from epsilearn.kernel.kernels import Kernel
@@ -78,6 +79,8 @@ class Hypothesis:
         """K between all pairs of a few points."""
         if self.features is None:
             return self.kernel.matrix(points, points)
-        table = self.features.features(points)
+        # In the blocks in which values are computed: the same features, to the last bit.
+        blocks = [block for _, block in self.features.blocks(points)]
+        table = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
         product = table @ table.T
-        return np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float64)
+        return np.asarray(product.toarray() if sparse.issparse(product) else product, np.float64)

@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_down, decimal_up, exact, round_up
 from epsilearn.calibration.additive import laplace_scale, most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import PrintedSession, SparseSession, printed_session, sparse_session
-from epsilearn.checks import check_integer, check_positive, check_probability
+from epsilearn.checks import check_integer, check_positive, check_probability, check_share
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
@@ -194,8 +194,8 @@ random_state, verbose
         check_probability("failure", self.failure)
         if self.norm is not None:
             check_positive("norm", self.norm)
-        if not 0 <= self.estimate_norm < 1:
-            raise InvalidInput(f"estimate_norm must be a share between 0 and 1, got {self.estimate_norm}")
+        if check_share("estimate_norm", self.estimate_norm) == 1:
+            raise InvalidInput("estimate_norm must be below 1: something must be left for the answers")
         if self.estimate_norm and (self.norm is not None or self.calibration == "paper"):
             raise InvalidInput("estimate_norm stands in for norm, and is no part of the paper; give one of them")
         if self.delta == 0:

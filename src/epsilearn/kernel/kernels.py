@@ -9,12 +9,11 @@ the function learned must hold for the function that is computed.
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel
 
 from epsilearn.checks import check_integer, check_positive
-from epsilearn.errors import InvalidInput, StateError
+from epsilearn.errors import InvalidInput
 from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
 __all__ = [
@@ -33,9 +32,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Polynomial",
-    "Precomputed",
     "RBF",
-    "UserKernel",
 ]
 
 Array = NDArray[np.float64]
@@ -46,8 +43,6 @@ _CARE = 2.0**-30
 # How much longer than the bound a public point that was let in can be.
 PUBLIC_SLACK = 1 + 2.0**-28
 _UNIT = 2.0**-53
-# How far from symmetric, and from positive, a precomputed matrix may be, as a share of the bound's square.
-_TOLERANCE = 2.0**-40
 
 
 class Kernel(ABC):
@@ -85,7 +80,7 @@ class Kernel(ABC):
 
     def points(self, X: Any, width: int | None = None) -> Any:
         """A collection of points, checked: rows of numbers (of ``width`` columns) unless a kernel says otherwise."""
-        array = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+        array = _canonical(X) if sparse.issparse(X) else np.asarray(X)
         if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biuf":
             raise InvalidInput(f"points must be rows of numbers, got shape {array.shape}")
         if width is not None and array.shape[1] != width:
@@ -93,6 +88,10 @@ class Kernel(ABC):
         if not np.isfinite(array.data if sparse.issparse(array) else array).all():
             raise InvalidInput("points have NaN or infinite values; drop or fill them by a rule fixed beforehand")
         return array.astype(np.float64)
+
+    def keeping(self, points: Any) -> Kernel:  # noqa: ARG002 - most cannot tell
+        """The same kernel, which refuses these private points as public ones where it can tell them."""
+        return self
 
     def width(self, points: Any) -> int:
         """How many columns points have; 1 where they are not rows of numbers."""
@@ -114,8 +113,7 @@ class Kernel(ABC):
 
     def encode(self, points: Any) -> list[bytes]:
         """Each point as bytes: equal for equal points, whatever they came in."""
-        rows = sparse.csr_array(points)
-        rows.sum_duplicates()
+        rows = sparse.csr_array(points, copy=True)
         rows.eliminate_zeros()
         edges = zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
         return [
@@ -150,7 +148,7 @@ class Kernel(ABC):
 
     def blocks(self, first: Any, second: Any) -> Iterator[tuple[slice, Array]]:
         """K between two collections, a few rows at a time, so that memory stays bounded."""
-        rows = max(1, _BLOCK // max(1, self.count(second)))
+        rows = max(1, _BLOCK // max(self.width(first), self.count(second)))
         for start in range(0, self.count(first), rows):
             here = slice(start, min(start + rows, self.count(first)))
             yield here, self.matrix(self.part(first, here), second)
@@ -341,179 +339,12 @@ class HistogramIntersection(Kernel):
         return 1.01 * (width + 4) * _UNIT * self.mass
 
 
-@dataclass(frozen=True)
-class UserKernel(Kernel):
-    """Any positive semidefinite function of two points, which may be anything: texts, sets, graphs.
-
-    Parameters
-    ----------
-    function : callable
-        K of two points.
-    declared : float
-        A public bound on sqrt(K(x, x)); private points beyond it are scaled down.
-    accuracy : float
-        A public bound on the rounding of one value, as a share of ``declared**2``.
-
-    Examples
-    --------
-    >>> common = UserKernel(lambda a, b: float(len(a & b)), declared=2.0)
-    >>> common.matrix([{1, 2}, {3}], [{2, 3}])
-    array([[1.],
-           [1.]])
-    """
-
-    function: Callable[[Any, Any], float]
-    declared: float
-    accuracy: float = 1e-14
-    takes_rows: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "declared", check_positive("declared", self.declared))
-        object.__setattr__(self, "accuracy", check_positive("accuracy", self.accuracy))
-
-    @property
-    def bound(self) -> float:
-        return self.declared
-
-    @property
-    def description(self) -> str:
-        name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        return f"UserKernel({name}, declared={self.declared!r}, accuracy={self.accuracy!r})"
-
-    def rounding(self, width: int) -> float:  # noqa: ARG002 - the author's word
-        return self.accuracy * self.declared**2
-
-    def points(self, X: Any, width: int | None = None) -> Sequence[Any]:  # noqa: ARG002 - points can be anything
-        points = list(X) if not isinstance(X, str) else []
-        if not points:
-            raise InvalidInput("points must be a list of at least one")
-        return points
-
-    def width(self, points: Any) -> int:  # noqa: ARG002
-        return 1
-
-    def count(self, points: Any) -> int:
-        return len(points)
-
-    def join(self, collections: Sequence[Any]) -> Any:
-        return [point for points in collections for point in points]
-
-    def encode(self, points: Any) -> list[bytes]:
-        try:
-            return [json.dumps(_plain(point), sort_keys=True, ensure_ascii=False).encode() for point in points]
-        except TypeError:
-            raise InvalidInput(
-                "these points cannot be written down, so the same question could not be told from another; let the "
-                "kernel take texts, numbers, lists, sets or dictionaries of them"
-            ) from None
-
-    def decode(self, codes: Sequence[bytes]) -> Any:
-        return [_from_plain(json.loads(code)) for code in codes]
-
-    def matrix(self, first: Any, second: Any) -> Array:
-        values = np.array([[self._value(a, b) for b in second] for a in first])
-        return _finite(values.reshape(len(first), len(second)))
-
-    def squares(self, points: Any) -> Array:
-        return np.maximum(_finite(np.array([self._value(a, a) for a in points])), 0.0)
-
-    def _value(self, first: Any, second: Any) -> float:
-        try:
-            return float(self.function(first, second))
-        except Exception as error:
-            kind = type(error).__name__
-        # Raised out here, without the error itself, which may quote a private point.
-        raise InvalidInput(f"the kernel's function raised {kind} for two points; it must give a number for any two")
-
-
-@dataclass(frozen=True)
-class Precomputed(Kernel):
-    """A matrix of all kernel values there will ever be; a point is the number of its row.
-
-    Parameters
-    ----------
-    values : array of shape (objects, objects)
-        Symmetric and positive semidefinite. Private and public objects both have a row.
-    declared : float
-        A public bound on sqrt(K(x, x)); private points beyond it are scaled down.
-
-    Examples
-    --------
-    >>> Precomputed(np.eye(3), declared=1.0).matrix(np.array([0, 1]), np.array([1]))
-    array([[0.],
-           [1.]])
-    """
-
-    values: Array = field(compare=False, repr=False)
-    declared: float = 1.0
-    takes_rows: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "declared", check_positive("declared", self.declared))
-        values = np.array(self.values, dtype=np.float64)
-        if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
-            raise InvalidInput(f"a Gram matrix must be square, got shape {values.shape}")
-        _finite(values)
-        # What is judged is what will be used: points beyond the bound brought inside.
-        inside = np.minimum(1.0, self.declared / np.sqrt(np.maximum(np.diag(values), self.declared**2)))
-        judged, tolerance = values * inside * inside[:, None], _TOLERANCE * self.declared**2
-        if not np.allclose(judged, judged.T, rtol=0, atol=tolerance):
-            raise InvalidInput("a Gram matrix must be symmetric; the matrix given is not")
-        if float(np.linalg.eigvalsh(judged)[0]) < -tolerance:
-            raise InvalidInput("the Gram matrix has negative eigenvalues, so it is no kernel's; clip them, or mend it")
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
-
-    @property
-    def bound(self) -> float:
-        return self.declared
-
-    @property
-    def description(self) -> str:
-        return f"Precomputed({len(self.values)} objects, declared={self.declared!r})"
-
-    def rounding(self, width: int) -> float:  # noqa: ARG002
-        # A matrix that is all but positive is that close to one that is.
-        return 2 * _TOLERANCE * self.declared**2
-
-    def width(self, points: Any) -> int:  # noqa: ARG002
-        return 1
-
-    def encode(self, points: Any) -> list[bytes]:
-        return [b"%d" % number for number in points]
-
-    def decode(self, codes: Sequence[bytes]) -> Any:
-        return np.array([int(code) for code in codes])
-
-    def points(self, X: Any, width: int | None = None) -> NDArray[np.int64]:  # noqa: ARG002
-        numbers = np.asarray(X)
-        numbers = numbers[:, 0] if numbers.ndim == 2 and numbers.shape[1] == 1 else numbers
-        if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iuf" or not _whole(numbers):
-            raise InvalidInput("points of a precomputed kernel are whole numbers: rows of its matrix")
-        if numbers.min() < 0 or numbers.max() >= len(self.values):
-            raise InvalidInput(f"points of this kernel lie between 0 and {len(self.values) - 1}")
-        return numbers.astype(np.int64)
-
-    def matrix(self, first: Any, second: Any) -> Array:
-        values: Array = self.values[np.ix_(first, second)]
-        return values
-
-    def squares(self, points: Any) -> Array:
-        values: Array = np.maximum(np.diag(self.values)[points], 0.0)
-        return values
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Precomputed:
-        return self  # it never changes
-
-    def __reduce__(self) -> NoReturn:
-        raise StateError(
-            "a Gram matrix holds the private records' values and is not pickled, nor is a model that holds one; what "
-            "may leave are the model's points_ and dual_coef_, or its coef_"
-        )
-
-
-def _whole(numbers: NDArray[Any]) -> bool:
-    return bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
+def _canonical(X: Any) -> Any:
+    """A sparse matrix with one entry a place: several would add up in a product and not in a norm."""
+    rows = sparse.csr_array(X, copy=True)
+    with np.errstate(over="ignore"):
+        rows.sum_duplicates()
+    return rows
 
 
 def _up(number: float) -> float:
@@ -523,30 +354,3 @@ def _up(number: float) -> float:
 
 def _dense(values: Any) -> Array:
     return np.asarray(values.toarray() if sparse.issparse(values) else values, np.float64)
-
-
-def _finite(values: Array) -> Array:
-    if not np.isfinite(values).all():
-        raise InvalidInput("the kernel has NaN or infinite values; it must be finite for every pair of points")
-    return values
-
-
-def _plain(point: Any) -> Any:
-    """A point as JSON has it; sets, whose order means nothing, are sorted."""
-    if isinstance(point, (set, frozenset)):
-        return {"set": sorted((_plain(item) for item in point), key=lambda item: json.dumps(item, sort_keys=True))}
-    if isinstance(point, dict):
-        return {"map": sorted([_plain(k), _plain(v)] for k, v in point.items())}
-    if isinstance(point, (list, tuple)):
-        return [_plain(item) for item in point]
-    return point.item() if isinstance(point, np.generic) else point
-
-
-def _from_plain(point: Any) -> Any:
-    if isinstance(point, list):
-        return tuple(_from_plain(item) for item in point)
-    if isinstance(point, dict) and "set" in point:
-        return frozenset(_from_plain(item) for item in point["set"])
-    if isinstance(point, dict):
-        return {_from_plain(k): _from_plain(v) for k, v in point["map"]}
-    return point

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_budget, check_integer, check_positive
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
@@ -72,7 +72,7 @@ class KernelModel(PrivateModel):
             # Whatever the points are, targets are checked like any others: beside their positions.
             points = kernel.points(X)
             _, y = self._validated(np.arange(kernel.count(points))[:, None], y, unsupported, **options)
-        self.kernel_, self._width_ = kernel, kernel.width(points)
+        self.kernel_, self._width_ = kernel.keeping(points), kernel.width(points)
         return points, *self._targets(y)
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, Loss, tuple[str, ...]]:
@@ -160,6 +160,9 @@ class KernelLearner(KernelModel):
         problem: KernelProblem
         if features is None:
             problem = GramProblem(self.kernel_, points, target, loss, self.alpha_)
+            if not self.kernel_.takes_rows:
+                # Somebody else's function may fail anywhere: it is called before anything is spent.
+                problem.look()
         else:
             problem = FeatureProblem(features, points, target, loss, self.alpha_)
         return problem, (
@@ -180,6 +183,14 @@ class KernelLearner(KernelModel):
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
         # A value's noise does not depend on how many features there are: one will do for the rule.
         return automatic_strength(loss, rows, 1, norm, *budget, "output", typical_score("output", target_bound=bound))
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "_session_"):
+            raise StateError(
+                f"a live {type(self).__name__} cannot be copied or pickled: it holds the private records, and the copy "
+                "would reuse its noise"
+            )
+        return super().__getstate__()
 
     def _feature_map(self, rows: int) -> FeatureMap | None:
         """Public landmarks' span if they are given; else the kernel's own map, if it has one and is worth it."""

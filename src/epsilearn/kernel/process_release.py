@@ -13,12 +13,13 @@ from epsilearn.accounting import GaussianShift
 from epsilearn.balls import round_up
 from epsilearn.calibration.additive import gaussian_scale, most_sensitivity
 from epsilearn.checks import check_integer
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import FeatureProblem, GramProblem, KernelProblem
-from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel, Precomputed
+from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
 from epsilearn.kernel.model import Array, KernelLearner
-from epsilearn.mechanisms.minimum import perturb_output
+from epsilearn.kernel.objects import Precomputed
+from epsilearn.mechanisms.additive import add_noise, prepare_noise
 from epsilearn.mechanisms.process import Journal, MemoryJournal, Process, ProcessLaw
 from epsilearn.mechanisms.release import NoiseLaw, spending
 from epsilearn.progress import fitting
@@ -173,15 +174,13 @@ class GaussianProcessRelease(KernelLearner):
         shift = round_up(most_sensitivity(stability.sensitivity, people) / Fraction(scale))
         promise = self._promise(shift, assumptions)
 
-        def release() -> tuple[Array, Guarantee]:
-            with fitting(self.verbose, stability.certificate) as progress:
-                found = perturb_output(
-                    lambda: problem.solve(progress), law=law, promise=promise, ledger=self.ledger,
-                    purpose=self._purpose, random_state=self.random_state,
-                )  # fmt: skip
-            return found.value, found.guarantee
+        prepare_noise(problem.features.columns, law)
 
-        self._weights_, self.guarantee_, _ = self._once(problem, release)
+        def release(source: Any) -> Array:
+            with fitting(self.verbose, stability.certificate) as progress:
+                return add_noise(problem.solve(progress).coef, law, source)
+
+        self._weights_, self.guarantee_, _ = self._once(problem, promise, law, release)
         self._features_ = problem.features
         self.noise_ = NoiseLaw("gaussian", scale * problem.bound)
 
@@ -199,38 +198,54 @@ class GaussianProcessRelease(KernelLearner):
         )
         promise = self._promise(law.shift, assumptions)
 
-        def solve() -> tuple[Array, Guarantee]:
-            with (
-                fitting(self.verbose, stability.certificate) as progress,
-                spending(promise, self.ledger, self._purpose, self.random_state) as (_, stamped),
-            ):
-                return problem.solve(progress).coef, stamped
+        # Whatever points are, they must be told apart; an error comes before the debit.
+        self.kernel_.encode(self.kernel_.part(problem.points, slice(0, 1)))
 
-        coef, guarantee, journal = self._once(problem, solve)
+        def solve(_source: Any) -> Array:
+            with fitting(self.verbose, stability.certificate) as progress:
+                return problem.solve(progress).coef
+
+        coef, guarantee, journal = self._once(problem, promise, law, solve)
         self._session_ = Process(law, _Across(self.kernel_), self.random_state, journal)
         self._minimum_, self.noise_, self.guarantee_ = problem.minimum(coef), law.noise, guarantee
 
     def _once(
-        self, problem: KernelProblem, make: Callable[[], tuple[Array, Guarantee]]
+        self, problem: KernelProblem, promise: Guarantee, law: Any, compute: Callable[[Any], Array]
     ) -> tuple[Array, Guarantee, Journal]:
-        """What ``make`` found and promised: made once for a session's file, however often it is fitted.
+        """Debit and compute, once for a session's file, however often it is fitted.
 
         Two solutions that are both certified are still two functions, and the noise hides one.
         """
         if self.state is None:
-            return *make(), MemoryJournal()
-        plan, records = self._plan_text(problem), list(self._record_codes(problem))
+            with spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped):
+                return compute(source), stamped, MemoryJournal()
+        plan, records = self._plan_text(problem, law), list(self._record_codes(problem))
         file = SessionFile(self.state)
         with file.writing():
             promised = file.resume(plan, records)
             if promised is None:
-                numbers, promised = make()
-                file.begin(plan, records, promised)
-                file.write("numbers", numbers.tobytes())
-                file.write("basis", b"" if problem.features is None else problem.features.basis())
-            elif problem.features is not None:
+                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, promised):
+                    file.begin(plan, records, promised)
+                    file.write("numbers", np.asarray(compute(source), np.float64).tobytes())
+                    file.write("basis", b"" if problem.features is None else problem.features.basis())
+                    # On disk before the ledger hears that it was delivered.
+                    file.commit()
+            else:
+                self._check_ledger(promised)
+            if problem.features is not None:
                 problem.features.rest_on(file.read("basis") or b"")
             return np.frombuffer(file.read("numbers") or b""), promised, file
+
+    def _check_ledger(self, promised: Guarantee) -> None:
+        """A ledger that is named must have been debited for the session that goes on."""
+        if self.ledger is None:
+            return
+        debited = None if promised.ledger is None else promised.ledger.dataset
+        if debited != getattr(self.ledger, "dataset", None):
+            raise StateError(
+                "this session was not debited from the ledger given; go on without a ledger, or with the one it was "
+                "debited from, or open a new session with a new file"
+            )
 
     def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:
         return Guarantee(
@@ -243,7 +258,7 @@ class GaussianProcessRelease(KernelLearner):
             curve=GaussianShift(shift),
         )
 
-    def _plan_text(self, problem: KernelProblem) -> str:
+    def _plan_text(self, problem: KernelProblem, law: Any) -> str:
         """Everything public that the answers depend on: a session goes on only where all of it is the same."""
         landmarks = b""
         if self.landmarks is not None:
@@ -252,7 +267,7 @@ class GaussianProcessRelease(KernelLearner):
         parts = (
             self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self.epsilon, self.delta,
             labels, self.rows_per_person, self.max_points, self.rank, hashlib.sha256(landmarks).hexdigest(),
-            self.random_state is None,
+            self.random_state is None, None if problem.features is None else problem.features.columns, law,
         )  # fmt: skip
         return "; ".join(map(str, parts))
 

@@ -235,6 +235,9 @@ class Process(LiveMechanism):
         Where points and noise are written down.
     """
 
+    _factor: _Factor
+    _normals: Normals
+
     def __init__(self, law: ProcessLaw, across: Across, random_state: int | BitSource | None, journal: Journal) -> None:
         super().__init__()
         self.law = law
@@ -295,10 +298,11 @@ class Process(LiveMechanism):
         self._known[entry.code] = entry.answer
 
     def _forget(self) -> None:
+        # First of all: an interruption in here must not pass for being up to date.
+        self._changes = -1
         self._codes: list[bytes] = []
         self._known: dict[bytes, float] = {}
         self._factor, self._normals = _Factor(self.law), Normals(self._source)
-        self._changes = -1
 
     def _catch_up(self) -> None:
         """Take over what others have written, or all of it after a restart."""

@@ -69,7 +69,8 @@ def without_giants(X: Any) -> tuple[Any, NDArray[np.float64]]:
     giants = np.flatnonzero(~(norms <= _LARGEST_NORM))
     if not len(giants):
         return X, norms
-    X = X.copy()
+    # In the same order: how the other rows are read must not depend on there being a giant.
+    X = X.copy() if sparse.issparse(X) else X.copy(order="K")
     for row in giants:
         entries = slice(X.indptr[row], X.indptr[row + 1]) if sparse.issparse(X) else row
         home = X.data if sparse.issparse(X) else X

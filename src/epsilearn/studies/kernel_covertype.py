@@ -64,7 +64,8 @@ SEARCH, SEARCH_PAPER = "non-interactive, tight", "non-interactive as printed"
 BASELINE = "the paper's, no privacy"
 RANDOM, LINEAR, PLAIN = "random features (RBF)", "linear model", "no privacy, 300 directions"
 CURVES = [
-    Line(PLAIN, 6, "--"), Line(BASELINE, 5, "--"), Line(LANDMARKS, 0), Line(PROCESS, 1), Line(RANDOM, 4), Line(LINEAR, 5),
+    Line(PLAIN, 6, "--"), Line(BASELINE, 5, "--"),
+    Line(LANDMARKS, 0), Line(PROCESS, 1), Line(RANDOM, 4), Line(LINEAR, 5),
     Line(SEMI_TIGHT, 2), Line(SEMI_PAPER, 2, ":"), Line(INTERACTIVE, 3), Line(INTERACTIVE_PAPER, 3, ":"),
     Line(SEARCH, 6), Line(SEARCH_PAPER, 6, ":"),
 ]  # fmt: skip
