@@ -24,7 +24,7 @@ from epsilearn import Guarantee, Ledger, session_file
 from epsilearn.accounting import GaussianShift
 from epsilearn.errors import StateError
 from epsilearn.kernel import RBF, GaussianProcessRelease
-from epsilearn.mechanisms.process import Journal, JournalEntry, MemoryJournal, Process, ProcessLaw
+from epsilearn.mechanisms.session import Journal, JournalEntry, MemoryJournal, Process, ProcessLaw
 from epsilearn.noise.bits import OperatingSystemBits
 from epsilearn.noise.correlated import Normals
 from epsilearn.session_file import SessionFile

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from epsilearn.errors import StateError
 from epsilearn.guarantee import Guarantee
-from epsilearn.mechanisms.process import JournalEntry
+from epsilearn.mechanisms.session import JournalEntry
 
 __all__ = ["SessionFile"]
 

@@ -131,10 +131,10 @@ def test_a_function_that_is_no_kernel_costs_nothing(function, text, ledger):
 
 def test_a_file_of_other_noise_is_refused(tmp_path, monkeypatch):
     """Another version might plan another scale for the same settings; its noise would not fit the old answers."""
-    from epsilearn.mechanisms import process
+    from epsilearn.mechanisms import session
 
     options = {"kernel": RBF(1.0), "state": tmp_path / "session.db", **BINARY}
     GaussianProcessRelease(**options).fit(X, Y)
-    monkeypatch.setattr(process, "_LEAST_JITTER", 2.0**-13)
+    monkeypatch.setattr(session, "_LEAST_JITTER", 2.0**-13)
     with pytest.raises(StateError, match="other settings"):
         GaussianProcessRelease(**options).fit(X, Y)

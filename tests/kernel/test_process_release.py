@@ -34,7 +34,7 @@ from epsilearn.kernel import (
 from epsilearn.kernel.erm import FeatureProblem, GramProblem
 from epsilearn.kernel.features import Identity, Landmarks, Monomials
 from epsilearn.losses import HuberisedHinge, Logistic
-from epsilearn.mechanisms.process import ProcessLaw, _Factor
+from epsilearn.mechanisms.session import ProcessLaw, _Factor
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 2))

@@ -14,7 +14,7 @@ import epsilearn
 from epsilearn import AboveThreshold, GaussianProcess
 from epsilearn.accounting import GaussianShift
 from epsilearn.errors import InvalidInput, StateError
-from epsilearn.mechanisms.process import ProcessLaw
+from epsilearn.mechanisms.session import ProcessLaw
 
 
 def rbf(a, b):

@@ -15,7 +15,7 @@ from epsilearn.errors import ConvergenceError
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.solvers import Problem, minimise
-from epsilearn.solvers.newton import _by_products, _how_to_steer, _line_search
+from epsilearn.solvers.newton import _by_products, _how_to_steer, line_search
 
 LOSSES = [Logistic(), HuberisedHinge(0.5), HuberisedHinge(0.05), Squared(1.0), Huber(0.3, 1.0)]
 
@@ -275,20 +275,20 @@ def test_a_narrow_valley_between_kinks():
     assert minimise(Problem(rows, Huber(0.1, 3.0), 1e-8, np.array([0.3, 0.1])), 1e-8).certificate <= 1e-8
 
 
-def test_a_line_search_ends_where_the_slope_has_lost_a_tenth():
+def test_aline_search_ends_where_the_slope_has_lost_a_tenth():
     """And short of where it would have turned by more than two fifths: neither idle nor beyond the minimum."""
     for seed in range(30):
         problem = make_problem(HuberisedHinge(0.05), n=5, d=2, strength=0.01, seed=seed)
         point = problem.at(np.random.default_rng(seed).normal(size=3))
         for factor in (1e-6, 1e-2, 1.0, 100.0):
             step = -factor * point.gradient
-            found = _line_search(problem, point, step, 200)
+            found = line_search(problem, point, step, 200)
             assert found is not None
             trial, used = found
             before, after = point.gradient @ step, trial.gradient @ step
             assert 0.9 * before <= after <= -0.4 * before
             assert used <= 60
-    assert _line_search(problem, point, -1e-12 * point.gradient, 2) is None
+    assert line_search(problem, point, -1e-12 * point.gradient, 2) is None
 
 
 def test_the_steps_of_large_problems_need_no_matrix():

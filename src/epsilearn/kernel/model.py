@@ -89,7 +89,7 @@ class KernelModel(PrivateModel):
         if classes != 2:
             raise InvalidInput(
                 f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
-                "use LandmarkClassifier"
+                "use LandmarkClassifier with its logistic loss, which takes any number"
             )
         return Logistic() if self.loss == "logistic" else HuberisedHinge()
 

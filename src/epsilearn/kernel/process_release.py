@@ -20,8 +20,8 @@ from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
 from epsilearn.kernel.model import Array, KernelLearner
 from epsilearn.kernel.objects import Precomputed
 from epsilearn.mechanisms.additive import add_noise, prepare_noise
-from epsilearn.mechanisms.process import Journal, MemoryJournal, Process, ProcessLaw
 from epsilearn.mechanisms.release import NoiseLaw, spending
+from epsilearn.mechanisms.session import Journal, MemoryJournal, Process, ProcessLaw
 from epsilearn.progress import fitting
 from epsilearn.session_file import SessionFile
 

@@ -1,0 +1,316 @@
+"""A session of answers about one function: noise that grows with the points asked, written down before they leave.
+
+The noise is tau * G, G a Gaussian process with covariance at least a kernel's. Proof, including adaptively chosen
+points, floats and restarts: ``docs/theory/process.md`` and ``docs/theory/kernels.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from epsilearn.balls import ball, precision, round_up
+from epsilearn.calibration.additive import gaussian_shift
+from epsilearn.errors import InvalidInput, StateError
+from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.mechanisms.selection import LiveMechanism
+from epsilearn.noise.bits import BitSource, source_of
+from epsilearn.noise.correlated import Normals
+from epsilearn.noise.door import check_scale, grid_of
+
+__all__ = ["Journal", "JournalEntry", "MemoryJournal", "Process", "ProcessLaw"]
+
+Array = NDArray[np.float64]
+# The kernel's values between some known points and a new one, and the new one's own.
+Across = Callable[[list[bytes], bytes], tuple[Array, float]]
+
+# The diagonal gets at least this share of the kernel's bound: 0.003 % more noise, and errors of values cost little.
+_LEAST_JITTER = 2.0**-14
+
+
+@dataclass(frozen=True)
+class ProcessLaw:
+    """The noise of a whole session. All of it is public.
+
+    Attributes
+    ----------
+    cap : int
+        The most distinct points.
+    bound : float
+        The largest value the kernel has at a point with itself.
+    kernel_error : float
+        The rounding of one kernel value.
+    jitter : float
+        What is added to the covariance's diagonal.
+    tau : float
+        What the process is multiplied by.
+    shift : float
+        The Gaussian shift that all answers together amount to.
+    """
+
+    cap: int
+    bound: float
+    kernel_error: float
+    jitter: float
+    tau: float
+    shift: float
+
+    @classmethod
+    def planned(
+        cls,
+        sensitivity: Fraction,
+        epsilon: float,
+        delta: float,
+        *,
+        cap: int,
+        bound: float,
+        kernel_error: float,
+        value_error: float,
+    ) -> ProcessLaw:
+        """The law for a function that moves by at most ``sensitivity`` in the kernel's norm.
+
+        Theorem. tau = (sensitivity + 2 sqrt(cap) value_error / sqrt(jitter / 2)) / shift, where ``shift`` is the
+        largest Gaussian shift that is (epsilon, delta)-private, makes any answers to at most ``cap`` points private.
+        """
+        if delta == 0:
+            raise InvalidInput("a Gaussian process release needs delta > 0")
+        factor_error = 2.0**-52 * (cap + 4) ** 2 * bound
+        # Four times what the kernel's rounding and the factor's residual can take, so that half is left over.
+        jitter = max(4 * (cap * kernel_error + factor_error), _LEAST_JITTER * bound)
+        shift = gaussian_shift(epsilon, delta)
+        with precision(128):
+            spread = 2 * ball(cap).sqrt() * ball(value_error) / (ball(jitter) / 2).sqrt()
+            tau = round_up((ball(sensitivity) + spread) / ball(shift))
+        return cls(cap, bound, kernel_error, jitter, check_scale(tau), shift)
+
+    @property
+    def noise(self) -> NoiseLaw:
+        """The noise in one answer, at most."""
+        return NoiseLaw("gaussian", self.tau * math.sqrt(self.bound + self.jitter))
+
+    @property
+    def grid(self) -> int:
+        return grid_of(self.noise.deviation)
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """A point that was answered: its code, its answer, and a digest of the factor's row behind it."""
+
+    code: bytes
+    answer: float
+    digest: bytes
+
+
+class Journal(Protocol):
+    """Where a session's points and noise are written down before an answer leaves."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """One writer at a time; what is added inside stands only if the block ends well."""
+
+    def count(self) -> int:
+        """How many points there are."""
+
+    def entries(self, start: int) -> list[JournalEntry]:
+        """All points from the given number on, in order."""
+
+    def digits(self) -> list[tuple[int, int]]:
+        """The random digits of each normal, and how many they are."""
+
+    def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
+        """Write down new points, and the normals that are new or known more finely."""
+
+    @property
+    def changes(self) -> int:
+        """A number that differs whenever anyone has added anything."""
+
+
+class MemoryJournal:
+    """A journal that lasts as long as its session."""
+
+    def __init__(self) -> None:
+        self._entries: list[JournalEntry] = []
+        self._digits: dict[int, tuple[int, int]] = {}
+        self.changes = 0
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        yield
+
+    def count(self) -> int:
+        return len(self._entries)
+
+    def entries(self, start: int) -> list[JournalEntry]:
+        return self._entries[start:]
+
+    def digits(self) -> list[tuple[int, int]]:
+        return [self._digits[number] for number in range(len(self._digits))]
+
+    def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
+        # One assignment each, of values made before: an interruption leaves nothing half written.
+        self._entries, self._digits = [*self._entries, *entries], {**self._digits, **digits}
+        self.changes += 1
+
+
+class _Factor:
+    """A triangular factor of the covariance, grown row by row, with a rigorous bound on its residual."""
+
+    def __init__(self, law: ProcessLaw) -> None:
+        self._law = law
+        self._rows = np.zeros((16, 16))
+        self.count, self._residual = 0, 0.0
+
+    @property
+    def matrix(self) -> Array:
+        return self._rows[: self.count, : self.count]
+
+    def append(self, across: Array, diagonal: float) -> Array:
+        """The next row, from the new point's kernel values; nothing changes if it cannot be certified."""
+        row = self._next(across, diagonal)
+        residual = self._residual_with(row, across, diagonal)
+        if not residual + self._law.cap * self._law.kernel_error <= self._law.jitter / 2:
+            raise InvalidInput(
+                "the kernel matrix at these points is too far from positive semi-definite for a certified factor; "
+                "check the kernel, or declare its kernel_error"
+            )
+        if self.count == len(self._rows):
+            larger = np.zeros((2 * self.count, 2 * self.count))
+            larger[: self.count, : self.count] = self._rows
+            self._rows = larger
+        self._rows[self.count, : self.count + 1] = row
+        self.count, self._residual = self.count + 1, residual
+        return row
+
+    def _next(self, across: Array, diagonal: float) -> Array:
+        if not 0 <= diagonal <= self._law.bound:
+            raise InvalidInput(f"kernel(z, z) = {diagonal:g} at a point, outside [0, {self._law.bound:g}]")
+        if not np.isfinite(across).all():
+            raise InvalidInput("the kernel gave a value that is not finite")
+        row = solve_triangular(self.matrix, across, lower=True) if self.count else np.empty(0)
+        pivot = diagonal + self._law.jitter - float(row @ row)
+        # Any positive pivot is certified below; a floor keeps the factor from blowing up.
+        return np.append(row, math.sqrt(max(pivot, self._law.jitter / 2)))
+
+    def _residual_with(self, row: Array, across: Array, diagonal: float) -> float:
+        """A bound on ||L L' - (K + jitter)||_F with this row at the end."""
+        products = np.append(self.matrix @ row[:-1], row @ row)
+        sizes = np.append(np.abs(self.matrix) @ np.abs(row[:-1]), row @ row)
+        wanted = np.append(across, diagonal + self._law.jitter)
+        rounding = 2.0**-52 * (len(row) + 2) * sizes + 2.0**-52 * np.abs(wanted)
+        errors = np.abs(products - wanted) + rounding
+        # The new row stands in the symmetric residual twice, its last entry once.
+        added = 2 * float(errors[:-1] @ errors[:-1]) + float(errors[-1] ** 2)
+        return 1.0001 * math.sqrt(self._residual**2 + added)
+
+
+class Process(LiveMechanism):
+    """Answers about a function, each written down before it leaves; the budget has been debited already.
+
+    Points are known by their codes. What is held in memory can always be had again from the journal, and is, whenever
+    something goes wrong halfway or another process has answered in the meantime.
+
+    Parameters
+    ----------
+    law : ProcessLaw
+        The noise.
+    across : callable
+        ``across(codes, code)``: the kernel's values between known points and a new one, and the new one's own.
+    random_state : BitSource, int or None
+        Where new noise comes from: the operating system, unless the promise is void.
+    journal : Journal
+        Where points and noise are written down.
+    """
+
+    _factor: _Factor
+    _normals: Normals
+
+    def __init__(self, law: ProcessLaw, across: Across, random_state: int | BitSource | None, journal: Journal) -> None:
+        super().__init__()
+        self.law = law
+        self._across, self._source, self._journal = across, source_of(random_state), journal
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def points_left(self) -> int:
+        """How many more different points anyone may ask."""
+        self._check_alive()
+        with self._lock, self._journal.writing():
+            return self.law.cap - self._journal.count()
+
+    def answers(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> Array:
+        """The noisy values at these points; ``values`` computes the exact ones at those positions that are new."""
+        self._check_alive()
+        with self._lock:
+            try:
+                with self._journal.writing():
+                    self._catch_up()
+                    self._answer_new(codes, values)
+            except BaseException:
+                # What was drawn but not written down must never be used.
+                self._forget()
+                raise
+            return np.array([self._known[code] for code in codes])
+
+    def _answer_new(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> None:
+        fresh = {code: position for position, code in reversed(list(enumerate(codes))) if code not in self._known}
+        positions = sorted(fresh.values())
+        if len(self) + len(positions) > self.law.cap:
+            raise StateError(
+                f"{len(positions)} new points would pass the cap of {self.law.cap} ({len(self)} are used); "
+                "open a new session, which costs its budget again"
+            )
+        if not positions:
+            return
+        before = self._normals.digits()
+        exact = values(positions)
+        entries = [self._append(codes[p], float(value)) for p, value in zip(positions, exact, strict=True)]
+        after = self._normals.digits()
+        changed = {i: digits for i, digits in enumerate(after) if i >= len(before) or digits != before[i]}
+        self._journal.add(entries, changed)
+        self._changes = self._journal.changes
+
+    def _append(self, code: bytes, value: float) -> JournalEntry:
+        row = self._factor.append(*self._across(self._codes, code))
+        self._normals.grow(len(row))
+        answer = self._normals.release(value, row, self.law.tau, self.law.grid)
+        entry = JournalEntry(code, answer, hashlib.sha256(row.tobytes()).digest())
+        self._remember(entry)
+        return entry
+
+    def _remember(self, entry: JournalEntry) -> None:
+        self._codes.append(entry.code)
+        self._known[entry.code] = entry.answer
+
+    def _forget(self) -> None:
+        # First of all: an interruption in here must not pass for being up to date.
+        self._changes = -1
+        self._codes: list[bytes] = []
+        self._known: dict[bytes, float] = {}
+        self._factor, self._normals = _Factor(self.law), Normals(self._source)
+
+    def _catch_up(self) -> None:
+        """Take over what others have written, or all of it after a restart."""
+        if self._journal.changes == self._changes:
+            return
+        for entry in self._journal.entries(len(self)):
+            row = self._factor.append(*self._across(self._codes, entry.code))
+            # Noise is defined by the floats of this row: others would be other noise.
+            if hashlib.sha256(row.tobytes()).digest() != entry.digest:
+                raise StateError(
+                    "the kernel's values at an answered point are not the ones this session was answered with; go on "
+                    "with the same kernel and the same libraries, or open a new session, which costs its budget again"
+                )
+            self._remember(entry)
+        self._normals.restore(self._journal.digits())
+        self._changes = self._journal.changes
