@@ -146,25 +146,7 @@ random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> InteractiveLearner:
-        """Learn from private records and open the session, which is debited as a whole.
-
-        Parameters
-        ----------
-        X : collection of points
-            The private ones, brought inside the kernel's bound where they are longer.
-        y : array of shape (records,)
-            Labels, or targets.
-
-        Returns
-        -------
-        self
-        """
-        self._forget()
-        self._check_settings()
-        return self._learn(*self._problem(X, y, unsupported))
-
-    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> InteractiveLearner:
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         plan = _plan(self, problem)
         promise = replace(plan.promise, assumptions=assumptions)
         with (
@@ -175,7 +157,6 @@ random_state, verbose
             session = plan.open(minimum, source)
         self._session_, self.guarantee_ = session, stamped
         self.session_, self.tolerance_ = session.constants, session.constants.tolerance
-        return self
 
     def ask(self, X: Any) -> list[Answer]:
         """An answer for each point, in order. Each point counts as a question, also when it is asked again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +148,32 @@ class KernelLearner(KernelModel):
 
     landmarks: Any
     rank: int | None
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+        """Learn from private records, and release what this model releases: a predictor, or a session to be asked.
+
+        Parameters
+        ----------
+        X : collection of points
+            The private ones, brought inside the kernel's bound where they are longer.
+        y : array of shape (records,)
+            Labels, or targets.
+
+        Returns
+        -------
+        self
+        """
+        self._forget()
+        self._check_settings()
+        self._learn(*self._problem(X, y, unsupported))
+        return self
+
+    def _check_settings(self) -> None:
+        """Refuse settings that cannot be used, before any record is looked at."""
+
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
+        """Plan from public numbers, debit, solve, release."""
+        raise NotImplementedError
 
     def _problem(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[KernelProblem, tuple[str, ...]]:
         """The problem to solve, with everything that can be wrong checked, and what the promise assumes."""

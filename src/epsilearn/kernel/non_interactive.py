@@ -122,29 +122,14 @@ random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> NonInteractiveLearner:
-        """Learn from private records, and release a predictor.
-
-        Parameters
-        ----------
-        X : collection of points
-            The private ones, brought inside the kernel's bound where they are longer.
-        y : array of shape (records,)
-            Labels, or targets.
-
-        Returns
-        -------
-        self
-        """
-        self._forget()
+    def _check_settings(self) -> None:
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self.delta == 0:
             raise InvalidInput("the non-interactive learner needs delta > 0: its rounds are composed")
         check_probability("failure", self.failure)
-        return self._learn(*self._problem(X, y, unsupported))
 
-    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> NonInteractiveLearner:
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         space = self._space(problem)
         plan = (_plan_tight if self.calibration == "tight" else _plan_printed)(self, problem, space)
         prepare_noise(1, plan.law)
@@ -156,7 +141,6 @@ random_state, verbose
             function = _search(plan, space, problem, problem.solve(progress), source)
         self._function_, self.guarantee_, self.tolerance_ = function, stamped, plan.tolerance
         self.points_, self.dual_coef_ = function.points, function.coef
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """The predictor at any points; each is brought inside the kernel's bound as in training."""

@@ -121,32 +121,16 @@ class GaussianProcessRelease(KernelLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> GaussianProcessRelease:
-        """Learn from private records; after this any point may be asked.
-
-        Parameters
-        ----------
-        X : collection of points
-            The private ones, brought inside the kernel's bound where they are longer.
-        y : array of shape (records,)
-            Labels, or targets.
-
-        Returns
-        -------
-        self
-        """
-        self._forget()
+    def _check_settings(self) -> None:
         if self.delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
         check_integer("max_points", self.max_points)
-        return self._learn(*self._problem(X, y, unsupported))
 
-    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> GaussianProcessRelease:
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         if isinstance(problem, FeatureProblem):
             self._release_weights(problem, assumptions)
         elif isinstance(problem, GramProblem):
             self._open_session(problem, assumptions)
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """The noisy value at each point: the same for the same point, whenever it is asked."""

@@ -113,28 +113,13 @@ random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> SemiInteractiveLearner:
-        """Learn from private records, and release a predictor.
-
-        Parameters
-        ----------
-        X : collection of points
-            The private ones, brought inside the kernel's bound where they are longer.
-        y : array of shape (records,)
-            Labels, or targets.
-
-        Returns
-        -------
-        self
-        """
-        self._forget()
+    def _check_settings(self) -> None:
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self.public_points is None:
             raise InvalidInput("pass public_points=, unlabelled points that may be known to anyone")
-        return self._learn(*self._problem(X, y, unsupported))
 
-    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> SemiInteractiveLearner:
+    def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         points = self.kernel_.points(self.public_points, self._width_)
         self.kernel_.check_public(points)
         function = Hypothesis(self.kernel_, problem.features)
@@ -150,7 +135,6 @@ random_state, verbose
         function.add(points, plan.coefficients(noisy))
         self._function_, self.guarantee_, self.noise_ = function, stamped, plan.law
         self.points_, self.dual_coef_ = points, function.coef
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """The predictor at any points; each is brought inside the kernel's bound as in training."""

@@ -111,8 +111,8 @@ class Bench:
                 setattr(learner, name, getattr(self._template, name))
         problem = self._problem
         learner.alpha_ = learner._strength(problem.loss, problem.n, problem.bound)
-        fitted: KernelLearner = learner._learn(self._at(learner.alpha_), self._assumptions)
-        return fitted
+        learner._learn(self._at(learner.alpha_), self._assumptions)
+        return learner
 
     def values(self, strength: float, points: Any) -> Array:
         """The minimiser's own values, without privacy."""
