@@ -1,12 +1,13 @@
 """Private learning through a kernel alone: which language does a word belong to?
 
-The private records are words, not rows of numbers. All the learner ever sees of them is how many pairs and triples of
-letters two words share. Any number of questions costs one budget, and a question asked again gets the same answer,
-also after a restart. Run it twice: the second run debits nothing.
+The private records are words, not rows of numbers. All the learner ever sees of them is how alike the pairs and triples
+of letters of two words are. Any number of questions costs one budget, and a question asked again gets the same answer,
+also after a restart: it is learned and asked twice here, and the second time debits nothing.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import Counter
 from functools import cache
@@ -34,18 +35,23 @@ def pieces(word: str) -> Counter[str]:
     return Counter(marked[i : i + size] for size in (2, 3) for i in range(len(marked) - size + 1))
 
 
-def shared(first: str, second: str) -> float:
-    """How many pieces of two and three letters two words share: an inner product of counts, so a kernel."""
-    one, other = pieces(first), pieces(second)
-    return float(sum(count * other[piece] for piece, count in one.items()))
+def alike(first: str, second: str) -> float:
+    """The cosine between two words' counts of pieces: 1 for the same word, 0 for words that share none."""
+    return product_of(first, second) / math.sqrt(product_of(first, first) * product_of(second, second))
+
+
+def product_of(first: str, second: str) -> float:
+    """The inner product of two words' counts of pieces."""
+    other = pieces(second)
+    return float(sum(count * other[piece] for piece, count in pieces(first).items()))
 
 
 def main(folder: Path) -> None:
     """Learn from the words, and ask about a few others."""
     french, german = words(*FRENCH), words(*GERMAN)
-    kernel = UserKernel(shared, declared=4.5)  # sqrt(K(x, x)) is at most this for words of up to ten letters
+    kernel = UserKernel(alike, declared=1.0)  # sqrt(K(x, x)) is 1 for every word
     model = GaussianProcessRelease(
-        kernel=kernel, epsilon=2.0, delta=1e-6, classes=["French", "German"], alpha=0.2, state=folder / "words.db"
+        kernel=kernel, epsilon=2.0, delta=1e-6, classes=["French", "German"], alpha=0.05, state=folder / "words.db"
     )
     model.fit(french + german, ["French"] * len(french) + ["German"] * len(german))
     asked = ["vrage", "klung", "choir", "pfeit", "jette", "zulich"]
