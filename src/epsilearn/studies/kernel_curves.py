@@ -25,7 +25,17 @@ from epsilearn.studies.figure1 import save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Bench", "Line", "Measured", "Remembered", "curves_figure", "report_table", "watched", "write"]
+__all__ = [
+    "Bench",
+    "Line",
+    "Measured",
+    "Remembered",
+    "curves_figure",
+    "proven_sentences",
+    "report_table",
+    "watched",
+    "write",
+]
 
 Array = NDArray[np.float64]
 
@@ -167,7 +177,7 @@ def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[L
 
 
 def report_table(title: str, found: list[Measured]) -> Table:
-    """One row a method, one column a budget; what is proven where it differs from what is claimed."""
+    """One row a method, one column a budget."""
     budgets = sorted({m.epsilon for m in found if m.epsilon is not None})
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
@@ -180,10 +190,17 @@ def report_table(title: str, found: list[Measured]) -> Table:
 
 
 def _cell(measured: Measured | None) -> str:
-    if measured is None:
-        return ""
-    proven = "" if measured.proven is None else f" [{measured.proven:.2g}]"
-    return f"{measured.mean:.4f}{proven}"
+    return "" if measured is None else f"{measured.mean:.3f}"
+
+
+def proven_sentences(found: list[Measured]) -> str:
+    """What is proven for methods whose constants are a paper's, budget by budget."""
+    lines = []
+    for method in dict.fromkeys(m.method for m in found if m.proven is not None):
+        own = [m for m in found if m.method == method]
+        pairs = ", ".join(f"{m.epsilon:g}: {m.proven:.2g}" for m in own)
+        lines.append(f"{method}, epsilon claimed and proven: {pairs}")
+    return "\n".join(lines)
 
 
 def write(name: str, settings: dict[str, Any], found: list[Measured], figure: Figure, folder: Path) -> None:
