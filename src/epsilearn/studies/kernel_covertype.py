@@ -7,6 +7,7 @@ landmarks, since no Gram matrix of so many rows fits anywhere.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -147,15 +148,20 @@ def run(study: Study, table: Array, kinds: NDArray[Any]) -> list[Measured]:
     def note(method: str, epsilon: float | None, accuracy: float, proven: float | None = None) -> None:
         found.setdefault((method, epsilon), (proven, []))[1].append(float(accuracy))
 
+    def one_split(seed: int) -> None:
+        # In a function of its own, so that one split's features are gone before the next one's are computed.
+        workshop = Workshop(study, split(table, kinds, study, seed))
+        note(PLAIN, None, workshop.without_privacy())
+        done(f"split {seed + 1}: no privacy")
+        for epsilon in study.epsilons:
+            for method, accuracy, proven in workshop.at_budget(epsilon):
+                note(method, epsilon, accuracy, proven)
+            done(f"split {seed + 1}: epsilon = {epsilon:g}")
+
     with watched(study.repetitions * (len(study.epsilons) + 1)) as done:
         for seed in range(study.repetitions):
-            workshop = Workshop(study, split(table, kinds, study, seed))
-            note(PLAIN, None, workshop.without_privacy())
-            done(f"split {seed + 1}: no privacy")
-            for epsilon in study.epsilons:
-                for method, accuracy, proven in workshop.at_budget(epsilon):
-                    note(method, epsilon, accuracy, proven)
-                done(f"split {seed + 1}: epsilon = {epsilon:g}")
+            one_split(seed)
+            gc.collect()
     return [Measured(method, epsilon, proven, values) for (method, epsilon), (proven, values) in found.items()]
 
 
