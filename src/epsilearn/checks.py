@@ -8,7 +8,15 @@ from typing import Any
 
 from epsilearn.errors import InvalidInput
 
-__all__ = ["check_bounds", "check_budget", "check_integer", "check_positive", "check_probability", "check_share"]
+__all__ = [
+    "check_bounds",
+    "check_budget",
+    "check_choice",
+    "check_integer",
+    "check_positive",
+    "check_probability",
+    "check_share",
+]
 
 
 def _real(name: str, number: object) -> float:
@@ -42,6 +50,14 @@ def check_share(name: str, number: object) -> float:
     if not 0 <= value <= 1:
         raise InvalidInput(f"{name} must lie between 0 and 1, got {value}")
     return value
+
+
+def check_choice(name: str, word: object, allowed: tuple[str, ...]) -> None:
+    """One of a few words."""
+    if word not in allowed:
+        words = [repr(one) for one in allowed]
+        listed = " or ".join(words) if len(words) == 2 else "one of " + ", ".join(words)
+        raise InvalidInput(f"{name} must be {listed}, got {word!r}")
 
 
 def check_integer(name: str, number: object, least: int = 1) -> int:

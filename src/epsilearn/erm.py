@@ -20,7 +20,7 @@ from epsilearn.calibration.fit import FitNoise, planned_noise, stable_minimiser
 from epsilearn.calibration.objective import pure_loss
 from epsilearn.calibration.output import minimiser_sensitivity
 from epsilearn.calibration.regression import lecture_sensitivity
-from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
@@ -114,10 +114,8 @@ def plan(
     epsilon, delta = check_budget(epsilon, delta)
     strength = check_positive("alpha", strength)
     rows_per_person = check_integer("rows_per_person", rows_per_person)
-    if method not in ("objective", "output"):
-        raise InvalidInput(f"method must be 'objective' or 'output', got {method!r}")
-    if calibration not in ("tight", "paper"):
-        raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibration!r}")
+    check_choice("method", method, ("objective", "output"))
+    check_choice("calibration", calibration, ("tight", "paper"))
     if calibration == "paper" and delta:
         raise InvalidInput(
             "calibration='paper' is as printed, and all that is printed is pure; use delta=0, or 'tight'"

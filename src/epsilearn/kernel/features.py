@@ -73,16 +73,14 @@ class FeatureMap(ABC):
 
     def table(self, points: Any, factors: Array | None = None) -> Any:
         """Features of all points as one matrix; single precision where it is dense, since rows are what it says."""
-        parts = (features for _, features in self.blocks(points, factors))
-        first = next(parts)
-        if sparse.issparse(first):
-            return sparse.vstack([first, *parts], format="csr")
+        blocks = self.blocks(points, factors)
+        here, features = next(blocks)
+        if sparse.issparse(features):
+            return sparse.vstack([features, *(block for _, block in blocks)], format="csr")
         table = np.empty((self.kernel.count(points), self.columns), np.float32)
-        table[: len(first)] = first
-        start = len(first)
-        for features in parts:
-            table[start : start + len(features)] = features
-            start += len(features)
+        table[here] = features
+        for here, features in blocks:
+            table[here] = features
         return table
 
     def scores(self, points: Any, weights: Array, factors: Array | None = None) -> Array:
@@ -154,7 +152,8 @@ class Landmarks(FeatureMap):
         self.kernel, self.bound, self._whitens = kernel, kernel.bound, whitening > 0
         self.landmarks = kernel.points(landmarks)
         kernel.check_public(self.landmarks)
-        sizes, directions = eigh(kernel.matrix(self.landmarks, self.landmarks))
+        gram = kernel.matrix(self.landmarks, self.landmarks)
+        sizes, directions = eigh(gram)
         sizes, directions = sizes[::-1], directions[:, ::-1]
         most = int((sizes > _FLAT * sizes[0]).sum())
         if not most:
@@ -165,7 +164,7 @@ class Landmarks(FeatureMap):
         self._projection: Array = np.ascontiguousarray(directions[:, : self.columns] / np.sqrt(sizes[: self.columns]))
         if self._whitens:
             self._factors: Array = self.spectrum[: self.columns] ** (-whitening / 2)
-            own = kernel.matrix(self.landmarks, self.landmarks) @ self._projection * self._factors
+            own = gram @ self._projection * self._factors
             median = float(np.median(np.linalg.norm(own, axis=1)))
             if not median > 0:
                 raise InvalidInput("half of the landmarks or more have features of length 0; choose others")

@@ -55,10 +55,8 @@ class Hypothesis:
             return np.zeros(self.kernel.count(points))
         if self.features is not None:
             return self.features.scores(points, self._weights, factors)
-        out = np.empty(self.kernel.count(points))
-        for here, block in self.kernel.blocks(points, self.points):
-            out[here] = block @ self.coef
-        return out if factors is None else out * factors
+        sums = self.kernel.sums(points, self.points, self.coef)
+        return sums if factors is None else sums * factors
 
     def weights(self, columns: int) -> Array:
         """The same function as weights of a finite map's features."""

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from epsilearn.accounting import Curve, LaplaceShift, Pure, ZeroConcentrated
+from epsilearn.accounting import LaplaceShift, Pure, ZeroConcentrated
 from epsilearn.balls import decimal_down, decimal_up, exact, round_up
 from epsilearn.calibration.additive import laplace_scale, most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import PrintedSession, SparseSession, printed_session, sparse_session
-from epsilearn.checks import check_integer, check_positive, check_probability, check_share
+from epsilearn.checks import check_choice, check_integer, check_positive, check_probability, check_share
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
@@ -169,8 +169,7 @@ random_state, verbose
         return np.array([answer.value for answer in self.ask(X)])
 
     def _check_settings(self) -> None:
-        if self.calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
+        check_choice("calibration", self.calibration, ("tight", "paper"))
         check_integer("questions", self.questions)
         check_probability("failure", self.failure)
         if self.norm is not None:
@@ -216,14 +215,14 @@ class _SparsePlan:
         rho = concentrated_budget(rest, learner.delta)
         if not rho > 0:
             raise InvalidInput("the budget is too small for a session; raise epsilon or delta")
-        parts: list[Curve] = [ZeroConcentrated(rho)]
+        answers = ZeroConcentrated(rho)
         promise = Guarantee(
             epsilon,
             learner.delta,
             mechanism="interactive kernel learner",
             theorem="sparse vector technique with Gaussian answers, in zCDP",
             rows_per_person=people,
-            curve=Composite((Pure(norm_epsilon), *parts)) if norm_epsilon else parts[0],
+            curve=Composite((Pure(norm_epsilon), answers)) if norm_epsilon else answers,
         )
         stability = problem.stability
         norm = stability.norm if learner.norm is None else min(stability.norm, float(learner.norm))

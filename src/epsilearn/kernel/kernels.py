@@ -146,6 +146,13 @@ class Kernel(ABC):
                 "a larger bound before anything is fitted"
             )
 
+    def sums(self, points: Any, centres: Any, coef: Array) -> Array:
+        """The sum of coefficients times K(centre, point) at any number of points, memory bounded."""
+        out = np.empty(self.count(points))
+        for here, block in self.blocks(points, centres):
+            out[here] = block @ coef
+        return out
+
     def blocks(self, first: Any, second: Any) -> Iterator[tuple[slice, Array]]:
         """K between two collections, a few rows at a time, so that memory stays bounded."""
         rows = max(1, _BLOCK // max(self.width(first), self.count(second)))

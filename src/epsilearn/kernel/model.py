@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
-from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.checks import check_budget, check_choice, check_integer
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
 from epsilearn.linear.classification import public_labels
-from epsilearn.linear.model import FLOATS, PrivateModel
+from epsilearn.linear.model import FLOATS, PrivateModel, given_strength
 from epsilearn.linear.regression import public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
@@ -62,8 +62,7 @@ class KernelModel(PrivateModel):
         kernel = RBF() if self.kernel is None else self.kernel
         if not isinstance(kernel, Kernel):
             raise InvalidInput("kernel must be a Kernel: RBF(), Polynomial(), UserKernel(...), Precomputed(...), ...")
-        if self.loss not in _LOSSES:
-            raise InvalidInput(f"loss must be one of {', '.join(map(repr, _LOSSES))}, got {self.loss!r}")
+        check_choice("loss", self.loss, _LOSSES)
         options = {} if self._classifies else {"y_numeric": True}
         if kernel.takes_rows:
             X, y = self._validated(X, y, unsupported, **options)
@@ -201,10 +200,9 @@ class KernelLearner(KernelModel):
         )
 
     def _strength(self, loss: Loss, rows: int, norm: float) -> float:
-        if not isinstance(self.alpha, str):
-            return check_positive("alpha", self.alpha)
-        if self.alpha != "auto":
-            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        given = given_strength(self.alpha)
+        if given is not None:
+            return given
         budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
         # A value's noise does not depend on how many features there are: one will do for the rule.

@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_up, round_up
 from epsilearn.calibration.additive import most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import ball_spread, finite_spread, printed_rounds, rounds
-from epsilearn.checks import check_integer, check_positive, check_probability
+from epsilearn.checks import check_choice, check_integer, check_positive, check_probability
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -123,8 +123,7 @@ random_state, verbose
         self.verbose = verbose
 
     def _check_settings(self) -> None:
-        if self.calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
+        check_choice("calibration", self.calibration, ("tight", "paper"))
         if self.delta == 0:
             raise InvalidInput("the non-interactive learner needs delta > 0: its rounds are composed")
         check_probability("failure", self.failure)

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from epsilearn.accounting import GaussianShift, LaplaceShift, Pure
 from epsilearn.balls import round_up
 from epsilearn.calibration.additive import gaussian_scale, laplace_scale, most_sensitivity
+from epsilearn.checks import check_choice
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -114,8 +115,7 @@ random_state, verbose
         self.verbose = verbose
 
     def _check_settings(self) -> None:
-        if self.calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
+        check_choice("calibration", self.calibration, ("tight", "paper"))
         if self.public_points is None:
             raise InvalidInput("pass public_points=, unlabelled points that may be known to anyone")
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from epsilearn import erm
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
-from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
@@ -22,7 +22,7 @@ from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.rows.bounds import without_giants
 
-__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "public_bound"]
+__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "given_strength", "public_bound"]
 
 FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
@@ -42,6 +42,15 @@ def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
         stacklevel=stacklevel,
     )
     return 1.0
+
+
+def given_strength(alpha: float | str) -> float | None:
+    """A regularisation that was given; None if a rule is to choose it from public numbers."""
+    if not isinstance(alpha, str):
+        return check_positive("alpha", alpha)
+    if alpha != "auto":
+        raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {alpha!r}")
+    return None
 
 
 _NOT_NUMBERS = "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
@@ -157,12 +166,10 @@ class PrivateLinearModel(PrivateModel):
         return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
 
     def _strength(self, loss: Loss, table: erm.Table) -> float:
-        if not isinstance(self.alpha, str):
-            return check_positive("alpha", self.alpha)
-        if self.alpha != "auto":
-            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
-        if self.method not in ("objective", "output"):
-            raise InvalidInput(f"method must be 'objective' or 'output', got {self.method!r}")
+        given = given_strength(self.alpha)
+        if given is not None:
+            return given
+        check_choice("method", self.method, ("objective", "output"))
         check_integer("rows_per_person", self.rows_per_person)
         budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]

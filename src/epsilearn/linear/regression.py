@@ -10,9 +10,9 @@ from scipy.linalg import eigh
 from sklearn.base import RegressorMixin
 
 from epsilearn.calibration.regression import moments_sensitivity, noise_norm
-from epsilearn.checks import check_bounds, check_positive
+from epsilearn.checks import check_bounds, check_choice, check_positive
 from epsilearn.errors import InvalidInput
-from epsilearn.linear.model import PrivateLinearModel, public_bound
+from epsilearn.linear.model import PrivateLinearModel, given_strength, public_bound
 from epsilearn.losses import Huber, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms import gaussian, k_norm
@@ -144,8 +144,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         -------
         self
         """
-        if self.method not in _METHODS:
-            raise InvalidInput(f"method must be one of {', '.join(map(repr, _METHODS))}, got {self.method!r}")
+        check_choice("method", self.method, _METHODS)
         X, y = self._validated(X, y, unsupported, y_numeric=True)
         target, middle, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
         assumptions = (f"targets are clipped to a range of half-width {half:g}",)
@@ -181,9 +180,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
                 f"method='sufficient-statistics' needs a matrix of {rows.d} by {rows.d} noisy moments; "
                 "with so many columns use method='objective'"
             )
-        strength = None if isinstance(self.alpha, str) else check_positive("alpha", self.alpha)
-        if strength is None and self.alpha != "auto":
-            raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {self.alpha!r}")
+        strength = given_strength(self.alpha)
         release = self._release_moments(rows.moments(), rows.n, rows.norm, half, assumptions)
         assert release.noise is not None  # numbers were released
         self._bounds_, self.guarantee_, self.noise_ = bounds, release.guarantee, release.noise
