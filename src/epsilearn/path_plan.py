@@ -17,7 +17,7 @@ from epsilearn.accounting import BoundedRange, Curve, GaussianShift, Pure, ZeroC
 from epsilearn.balls import round_up
 from epsilearn.calibration import frank_wolfe as calibration
 from epsilearn.calibration.additive import gaussian_shift
-from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
 from epsilearn.composition import Composite
 from epsilearn.constraints import OWN_SETS, ConstraintSet, CoordinateCorners, Corners, PointCorners, Polytope, probe
 from epsilearn.errors import InvalidInput
@@ -141,8 +141,7 @@ def plan(
     if isinstance(bounds, calibration.SquaredSlope):
         _check_size("target_bound", bounds.target_bound)
     rows_per_person = check_integer("rows_per_person", rows_per_person)
-    if calibrated not in ("tight", "paper"):
-        raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibrated!r}")
+    check_choice("calibration", calibrated, ("tight", "paper"))
     constraint.check(table.columns)
     if type(constraint) not in OWN_SETS:
         probe(constraint, table.columns)

@@ -16,7 +16,7 @@ from scipy.special import gammainccinv
 from epsilearn.calibration.fit import FitNoise, Rounding, planned_noise
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.output import LossBounds
-from epsilearn.checks import check_integer, check_positive, check_probability
+from epsilearn.checks import check_choice, check_integer, check_positive, check_probability
 from epsilearn.errors import InvalidInput
 
 __all__ = [
@@ -183,8 +183,7 @@ def _is_printed(loss: LossBounds, delta: float) -> bool:
 
 
 def _check_fit(loss: LossBounds, method: str) -> None:
-    if method not in ("objective", "output"):
-        raise InvalidInput(f"method must be 'objective' or 'output', got {method!r}")
+    check_choice("method", method, ("objective", "output"))
     if not math.isfinite(loss.smoothness):
         raise InvalidInput("the loss's curvature is unbounded, so no excess can be promised; smooth its corners")
     if method == "objective" and not math.isfinite(loss.lipschitz):
