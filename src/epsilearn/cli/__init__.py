@@ -1,0 +1,66 @@
+"""The command line. Exit codes: 0 done, 1 failed, 2 bad use, 3 refused by the ledger, 130 interrupted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+# Each of these adds its commands to the app.
+from epsilearn.cli import explain, ledger, stats  # noqa: F401
+from epsilearn.cli.common import app, complain
+from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, TamperedLedger
+
+__all__ = ["app", "main"]
+
+DONE, FAILED, BAD_USE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
+
+# Typer carries its own copy of click; this is the base of everything it says about wrong words.
+_UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code; an error is one line, never a traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_run(words, as_json="--json" in words))
+
+
+def _run(words: list[str], *, as_json: bool) -> int:
+    try:
+        result = app(words or ["--help"], standalone_mode=False)
+        return result if isinstance(result, int) else DONE
+    except EpsilearnError as error:
+        return complain(str(error), _code(error), as_json)
+    except _UsageError as error:
+        return complain(error.format_message(), BAD_USE, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return complain("interrupted", INTERRUPTED, as_json)
+    except BrokenPipeError:
+        # The reader went away (`| head`): point stdout nowhere so that Python's exit stays quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _code(error: EpsilearnError) -> int:
+    if isinstance(error, (BudgetExceeded, TamperedLedger)):
+        return REFUSED
+    return BAD_USE if isinstance(error, (InvalidInput, LedgerError)) else FAILED
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from epsilearn import __version__
+
+        print(f"epsilearn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
