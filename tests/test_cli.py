@@ -179,8 +179,8 @@ CANARY = "424242"
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (f"id,age\n1,20\n2,{CANARY},9\n3,40\n", "line 3: 3 fields where the header has 2"),
-        (f"id,age\n1,20\n{CANARY}\n", "line 3: 1 fields where the header has 2"),
+        (f"id,age\n1,20\n2,{CANARY},9\n3,40\n", "line 3: 3 fields where there are 2 columns"),
+        (f"id,age\n1,20\n{CANARY}\n", "line 3: 1 fields where there are 2 columns"),
         (f"id,age\n1,20\n2,x{CANARY}\n", "not a number"),
         (f"id,age\n1,20\n2,\n3,{CANARY}\n", "missing"),
         (f"id,age\n1,nan\n2,{CANARY}\n", "NaN"),

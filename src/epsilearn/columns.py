@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epsilearn.errors import InvalidInput
 
-__all__ = ["as_booleans", "as_labels", "as_numbers"]
+__all__ = ["as_booleans", "as_labels", "as_numbers", "numbers_in"]
 
 _NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
 
@@ -67,6 +67,18 @@ def as_labels(column: Any, categories: list[Any], name: str = "the column") -> N
             f"{name} has a value that is missing or not among the declared categories; declare every category"
         )
     return found
+
+
+def numbers_in(texts: Any) -> Any | None:
+    """An Arrow column of texts as one of doubles, null where a text is empty; None if one is not a number."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    filled = compute.if_else(compute.equal(texts, ""), pa.scalar(None, texts.type), texts)
+    try:
+        return filled.cast(pa.float64())
+    except pa.ArrowInvalid:  # whose text quotes the value
+        return None
 
 
 def _as_array(column: Any, name: str) -> NDArray[Any]:
