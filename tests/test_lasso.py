@@ -292,7 +292,7 @@ def test_the_guarantee_survives_json_and_says_what_it_rests_on(name):
     assert "n is public" in text
     assert "features are cut to [-1.5, 1.5]" in text
     assert ("rows to a norm of" in text) == (model.data_norm is not None)
-    assert ("targets are cut to a range of half-width 1" in text) == (name not in CLASSIFIERS)
+    assert ("targets are clipped to a range of half-width 1" in text) == (name not in CLASSIFIERS)
     assert ("the solver reaches its certificate" in text) == (name in REFITTED)
     assert "random bits are fair" in promise.assumptions[-1]
     assert "label set is public" not in text  # it was given

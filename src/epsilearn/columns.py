@@ -56,9 +56,13 @@ def as_labels(column: Any, categories: list[Any], name: str = "the column") -> N
     """The position of each value among the public categories; an unknown value is an error."""
     if len(set(categories)) != len(categories) or not categories:
         raise InvalidInput("categories must be a list of different values, at least one")
+    array = _as_array(column, name)
     positions = {category: i for i, category in enumerate(categories)}
     try:
-        found = np.array([positions.get(value, -1) for value in _as_array(column, name).tolist()], np.int64)
+        if array.dtype.kind in "iu" and categories == list(range(len(categories))):
+            found = np.where((array >= 0) & (array < len(categories)), array, -1).astype(np.int64)
+        else:
+            found = np.array([positions.get(value, -1) for value in array.tolist()], np.int64)
     except TypeError:  # a value that cannot be looked up
         found = np.array([-1])
     # Raised out here: even a suppressed KeyError would carry the private value along.

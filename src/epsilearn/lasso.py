@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from epsilearn.calibration.frank_wolfe import LogisticSlope, SquaredSlope
+from epsilearn.calibration.frank_wolfe import LogisticSlope, SlopeBounds, SquaredSlope
 from epsilearn.constraints import ConstraintSet
 from epsilearn.errors import InvalidInput
-from epsilearn.linear.classification import LogisticRegression, public_labels
-from epsilearn.linear.regression import LinearRegression, public_targets
+from epsilearn.linear.classification import LogisticRegression, given_classes, public_labels
+from epsilearn.linear.regression import LinearRegression, clipped_targets, public_targets
 from epsilearn.sparse_model import NUMBERS, SparseModel
 
 __all__ = ["Lasso", "SparseLogisticRegression"]
@@ -144,7 +144,6 @@ class Lasso(RegressorMixin, SparseModel):  # type: ignore[misc]
         """
         X, y = self._validated(X, y, unsupported, y_numeric=True, dtype=NUMBERS)
         target, middle, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
-        assumptions = (f"targets are cut to a range of half-width {half:g}",)
 
         def refit(budget: tuple[float, float], source: Any) -> LinearRegression:
             return LinearRegression(
@@ -152,10 +151,14 @@ class Lasso(RegressorMixin, SparseModel):  # type: ignore[misc]
                 random_state=source, verbose=False,
             )  # fmt: skip
 
-        weights = self._walk(X, target, SquaredSlope(half), assumptions, refit)
+        weights = self._walk(X, target, SquaredSlope(half), clipped_targets(half), refit)
         self._keep(weights, X.shape[1])
         self.intercept_ += middle
         return self
+
+    def _public_slope(self) -> tuple[SlopeBounds, tuple[str, ...]]:
+        _, _, half = public_targets(np.zeros(0), self.target_bound)
+        return SquaredSlope(half), clipped_targets(half)
 
     def predict(self, X: Any) -> Array:
         """The predicted target of each row."""
@@ -277,6 +280,11 @@ rows_per_person, ledger, random_state, verbose
         self.coef_, self.intercept_ = self.coef_[None], np.array([self.intercept_])
         self.classes_ = labels
         return self
+
+    def _public_slope(self) -> tuple[SlopeBounds, tuple[str, ...]]:
+        if len(given_classes(self.classes)) != 2:
+            raise InvalidInput("Only binary classification is supported by SparseLogisticRegression; give two classes")
+        return LogisticSlope(), ()
 
     def decision_function(self, X: Any) -> Array:
         """Each row's score; positive means the second class."""

@@ -21,7 +21,7 @@ from epsilearn.filters import Filter, Totals
 from epsilearn.guarantee import REPLACE_ONE, Guarantee, LedgerStamp
 from epsilearn.ledger_store import Book, Header, Store
 
-__all__ = ["Balance", "Ledger"]
+__all__ = ["Balance", "Held", "Ledger"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,12 @@ class Ledger:
         """
         stamped = self.debit(guarantee, purpose)
         yield stamped
-        assert stamped.ledger is not None
+        self.deliver(stamped, purpose)
+
+    def deliver(self, stamped: Guarantee, purpose: str = "") -> None:
+        """Record that what a debit of this ledger paid for has been delivered."""
+        if stamped.ledger is None or stamped.ledger.dataset != self.dataset:
+            raise InvalidInput("only a promise that this ledger has stamped can be delivered")
         with self._store.writing(self.dataset, self._start) as book:
             book.append("delivered", self.who, purpose, {"debit": stamped.ledger.entry}, book.totals)
 
@@ -244,6 +249,39 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.shown!r}, dataset={self.dataset!r})"
+
+
+class Held:
+    """A ledger that debits at once, and records the delivery only when told that the release has arrived.
+
+    For a release that is not there before it has been written to disk: whatever ends the process in between, the ledger
+    reads "spent, not delivered".
+
+    Parameters
+    ----------
+    ledger : Ledger or None
+        None debits nothing.
+    """
+
+    def __init__(self, ledger: Ledger | None) -> None:
+        self._ledger = ledger
+        self._debits: list[tuple[Guarantee, str]] = []
+
+    @contextmanager
+    def spend(self, guarantee: Guarantee, purpose: str = "") -> Iterator[Guarantee]:
+        """Debit on entering."""
+        if self._ledger is None:
+            yield guarantee
+            return
+        stamped = self._ledger.debit(guarantee, purpose)
+        self._debits.append((stamped, purpose))
+        yield stamped
+
+    def arrived(self) -> None:
+        """Record the delivery of everything debited so far."""
+        while self._debits and self._ledger is not None:
+            self._ledger.deliver(*self._debits[0])
+            self._debits.pop(0)
 
 
 def _check_chain(book: Book) -> None:

@@ -168,6 +168,8 @@ class Others:
         first = check_integer("[others] first", content.get("first", 1), least=0)
         if first > 1:
             raise InvalidInput("[others] first must be 0 or 1: the number of a libsvm file's first column")
+        if count is not None and not bounds[0] <= 0 <= bounds[1]:
+            raise InvalidInput("[others]: the bounds of a libsvm file's columns must hold 0, which it leaves out")
         return cls(bounds, count, first)
 
 

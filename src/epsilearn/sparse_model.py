@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from epsilearn import frank_wolfe
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.frank_wolfe import SlopeBounds
-from epsilearn.checks import check_budget, check_positive
+from epsilearn.checks import check_budget, check_integer, check_positive
 from epsilearn.constraints import ConstraintSet, CoordinateCorners, Corners, L1Ball, Simplex, named_set
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -60,14 +60,37 @@ class SparseModel(PrivateModel):
     n_steps_: int
     selected_: NDArray[np.int64]
 
-    def _walk(self, X: Any, target: Array, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
-        """Plan, debit, walk, release: the weights, the intercept's last where there is one."""
+    def plan(self, *, rows: int, features: int) -> frank_wolfe.PathPlan:
+        """What a fit to so many rows would do and promise, from public numbers alone.
+
+        Parameters
+        ----------
+        rows, features : int
+            How many the table has.
+
+        Returns
+        -------
+        PathPlan
+            The noise, the number of steps and the promise, which is the path's own where a refit follows.
+        """
+        check_integer("rows", rows)
+        check_integer("features", features)
+        return self._planned((rows, features), *self._public_slope())[0]
+
+    def _public_slope(self) -> tuple[SlopeBounds, tuple[str, ...]]:
+        """The loss, by what it promises of its slope, and what the promise then assumes."""
+        raise NotImplementedError
+
+    def _planned(
+        self, shape: tuple[int, int], bounds: SlopeBounds, assumptions: tuple[str, ...]
+    ) -> tuple[frank_wolfe.PathPlan, tuple[float, float], tuple[float, float] | None]:
+        """The plan, the bounds on a feature and on a row's length, and the budget of the refit, if there is one."""
         bound, length = self._public_bounds()
         constraint = self._set()
         first, second = self._budgets(constraint)
         made = frank_wolfe.plan(
             bounds,
-            self._table(X, bound, length, constraint),
+            self._table(shape, bound, length, constraint),
             constraint,
             epsilon=first[0],
             delta=first[1],
@@ -77,6 +100,11 @@ class SparseModel(PrivateModel):
             rows_per_person=self.rows_per_person,
             assumptions=assumptions,
         )
+        return made, (bound, length), second
+
+    def _walk(self, X: Any, target: Array, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
+        """Plan, debit, walk, release: the weights, the intercept's last where there is one."""
+        made, (bound, length), second = self._planned(X.shape, bounds, assumptions)
         promise = made.promise if second is None else self._whole_promise(made.promise)
         rows = fixed_rows(X, made.features, length=length, intercept=bool(self.fit_intercept))
 
@@ -105,7 +133,7 @@ class SparseModel(PrivateModel):
 
     def _public_bounds(self) -> tuple[float, float]:
         """The bounds on a feature and on a row's length."""
-        bound = public_bound("feature_bound", self.feature_bound, stacklevel=5)
+        bound = public_bound("feature_bound", self.feature_bound, stacklevel=6)
         return bound, math.inf if self.data_norm is None else check_positive("data_norm", self.data_norm)
 
     def _set(self) -> ConstraintSet:
@@ -114,15 +142,17 @@ class SparseModel(PrivateModel):
             return self.constraint
         return named_set(self.constraint, self.radius)
 
-    def _table(self, X: Any, bound: float, length: float, constraint: ConstraintSet) -> frank_wolfe.PathTable:
+    def _table(
+        self, shape: tuple[int, int], bound: float, length: float, constraint: ConstraintSet
+    ) -> frank_wolfe.PathTable:
         """What is public about the rows, the constant column included."""
         if not self.fit_intercept:
-            return frank_wolfe.PathTable(X.shape[0], X.shape[1], bound, length)
+            return frank_wolfe.PathTable(*shape, bound, length)
         if not isinstance(constraint, L1Ball):
             raise InvalidInput(
                 "fit_intercept=True puts a constant column into the l1 ball; for another set add such a column yourself"
             )
-        return frank_wolfe.PathTable(X.shape[0], X.shape[1] + 1, bound, math.hypot(length, bound) * (1 + 1e-15))
+        return frank_wolfe.PathTable(shape[0], shape[1] + 1, bound, math.hypot(length, bound) * (1 + 1e-15))
 
     def _budgets(self, constraint: ConstraintSet) -> tuple[tuple[float, float], tuple[float, float] | None]:
         """The budgets of the path and of the refit, if there is one; together no more than the whole."""

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from epsilearn.errors import InvalidInput
+from epsilearn.whole_files import whole_file
 
 __all__ = ["AsJson", "Dataset", "app", "complain", "console", "print_json", "reserved", "save_figure", "show"]
 
@@ -77,25 +78,12 @@ def save_figure(save: Callable[[Path], None], path: Path) -> None:
 
 @contextmanager
 def reserved(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """A file to be written whole or not at all, its place made sure of before anything is spent."""
+    """A file to be written whole or not at all, its place made sure of before anything is spent; or no file."""
     if path is None:
         yield lambda _text: None
         return
-    partial = path.absolute().with_name(f".{path.name}.partial")
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"cannot write {path}: it is a folder")
-        partial.touch()
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
-
-    def write(text: str) -> None:
-        partial.write_text(text)
-        partial.replace(path)
-
-    try:
-        yield write
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}; the value above was released") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as write:
+        try:
+            yield write
+        except OSError as error:
+            raise InvalidInput(f"cannot write {path}: {error.strerror}; the value above was released") from None

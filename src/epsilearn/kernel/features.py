@@ -149,7 +149,7 @@ class Landmarks(FeatureMap):
         self, kernel: Kernel, landmarks: Any, rank: int | Callable[[Array], int] | None = None, whitening: float = 0.0
     ) -> None:
         whitening = check_share("whitening", whitening)
-        self.kernel, self.bound, self._whitens = kernel, kernel.bound, whitening > 0
+        self.kernel, self.bound = kernel, kernel.bound
         self.landmarks = kernel.points(landmarks)
         kernel.check_public(self.landmarks)
         gram = kernel.matrix(self.landmarks, self.landmarks)
@@ -161,33 +161,43 @@ class Landmarks(FeatureMap):
         self.spectrum: Array = sizes[:most] / len(sizes)
         wanted = most if rank is None else rank(self.spectrum) if callable(rank) else check_integer("rank", rank)
         self.columns = min(wanted, most)
-        self._projection: Array = np.ascontiguousarray(directions[:, : self.columns] / np.sqrt(sizes[: self.columns]))
-        if self._whitens:
-            self._factors: Array = self.spectrum[: self.columns] ** (-whitening / 2)
-            own = gram @ self._projection * self._factors
+        self.projection: Array = np.ascontiguousarray(directions[:, : self.columns] / np.sqrt(sizes[: self.columns]))
+        self.factors: Array | None = None
+        if whitening > 0:
+            factors = self.spectrum[: self.columns] ** (-whitening / 2)
+            own = gram @ self.projection * factors
             median = float(np.median(np.linalg.norm(own, axis=1)))
             if not median > 0:
                 raise InvalidInput("half of the landmarks or more have features of length 0; choose others")
-            self._factors /= median
-            self.bound = 1.0
+            self.factors, self.bound = factors / median, 1.0
+
+    @classmethod
+    def restored(
+        cls, kernel: Kernel, landmarks: Array, projection: Array, factors: Array | None, bound: float
+    ) -> Landmarks:
+        """The same map as one whose numbers were kept, to the last bit."""
+        found = cls.__new__(cls)
+        found.kernel, found.landmarks, found.bound = kernel, landmarks, bound
+        found.projection, found.factors, found.columns = projection, factors, projection.shape[1]
+        return found
 
     def basis(self) -> bytes:
-        return self._projection.tobytes()
+        return self.projection.tobytes()
 
     def rest_on(self, basis: bytes) -> None:
-        self._projection = np.frombuffer(basis).reshape(-1, self.columns)
+        self.projection = np.frombuffer(basis).reshape(-1, self.columns)
 
     def features(self, points: Any) -> Any:
-        return self.whitened(self.kernel.matrix(points, self.landmarks) @ self._projection)
+        return self.whitened(self.kernel.matrix(points, self.landmarks) @ self.projection)
 
     def blocks(self, points: Any, factors: Array | None = None) -> Iterator[tuple[slice, Any]]:
         for here, values in self.kernel.blocks(points, self.landmarks):
             scaled = values if factors is None else values * factors[here][:, None]
-            yield here, self.whitened(scaled @ self._projection)
+            yield here, self.whitened(scaled @ self.projection)
 
     def whitened(self, projected: Array) -> Array:
         """The features of points from their plain projection onto the first directions."""
-        features = projected * self._factors if self._whitens else projected
+        features = projected if self.factors is None else projected * self.factors
         # A projection is no longer than what it is one of, but floats' can be, where landmarks hardly differ.
         features /= np.maximum(1.0, np.linalg.norm(features, axis=1) / (self.bound * (1 - 2.0**-40)))[:, None]
         return features

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
+from epsilearn import erm
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_rank
 from epsilearn.checks import check_budget, check_integer
@@ -14,6 +17,7 @@ from epsilearn.kernel.features import FeatureMap, Fourier, Landmarks
 from epsilearn.kernel.kernels import Kernel
 from epsilearn.kernel.model import Array, KernelModel
 from epsilearn.linear import LogisticRegression
+from epsilearn.linear.classification import given_classes
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import Loss, Softmax
 from epsilearn.rows import Bounds
@@ -55,6 +59,33 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         weights = self._fit_weights(features.private_table(points), target, loss, assumptions)
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
+
+    def plan(self, *, rows: int, features: int) -> erm.Plan:
+        """What a fit to so many rows would do and promise, from public numbers and the landmarks alone.
+
+        Parameters
+        ----------
+        rows, features : int
+            How many the table has; ``features`` as wide as the landmarks, where points are rows.
+
+        Returns
+        -------
+        Plan
+        """
+        check_integer("rows", rows)
+        twin = clone(self)
+        twin._set_kernel(check_integer("features", features))
+        loss, assumptions = twin._public_loss()
+        twin._features_ = twin._map(rows, loss)
+        table = erm.Table.exact(rows, twin._features_.columns, twin._public_bounds().norm)
+        made: erm.Plan = twin._planned(loss, table, assumptions)
+        return made
+
+    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+        if self._classifies:
+            return self._classification_loss(len(given_classes(self.classes))), ()
+        _, loss, assumptions = self._targets(np.zeros(0))
+        return loss, assumptions
 
     def _public_bounds(self) -> Bounds:
         return Bounds(self._features_.bound, 0.0)

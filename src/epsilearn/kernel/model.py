@@ -20,7 +20,7 @@ from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
 from epsilearn.linear.classification import public_labels
 from epsilearn.linear.model import FLOATS, PrivateModel, given_strength
-from epsilearn.linear.regression import public_targets
+from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
 
@@ -59,9 +59,7 @@ class KernelModel(PrivateModel):
 
     def _records(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[Any, Array, Loss, tuple[str, ...]]:
         """Private points and targets, checked; the loss; and what the promise must assume. An error costs nothing."""
-        kernel = RBF() if self.kernel is None else self.kernel
-        if not isinstance(kernel, Kernel):
-            raise InvalidInput("kernel must be a Kernel: RBF(), Polynomial(), UserKernel(...), Precomputed(...), ...")
+        kernel = self._kernel()
         check_choice("loss", self.loss, _LOSSES)
         options = {} if self._classifies else {"y_numeric": True}
         if kernel.takes_rows:
@@ -74,10 +72,20 @@ class KernelModel(PrivateModel):
         self.kernel_, self._width_ = kernel.keeping(points), kernel.width(points)
         return points, *self._targets(y)
 
+    def _kernel(self) -> Kernel:
+        kernel = RBF() if self.kernel is None else self.kernel
+        if not isinstance(kernel, Kernel):
+            raise InvalidInput("kernel must be a Kernel: RBF(), Polynomial(), UserKernel(...), Precomputed(...), ...")
+        return kernel
+
+    def _set_kernel(self, width: int) -> None:
+        """The kernel for points of this width, none of which has been seen."""
+        self.kernel_, self._width_ = self._kernel(), width
+
     def _targets(self, y: NDArray[Any]) -> tuple[Array, Loss, tuple[str, ...]]:
         if not self._classifies:
             target, self._middle_, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
-            return target, Huber(half / 4, half), (f"targets are clipped to a range of half-width {half:g}",)
+            return target, Huber(half / 4, half), clipped_targets(half)
         labels, positions, assumptions = public_labels(y, self.classes)
         self.classes_ = labels
         loss = self._classification_loss(len(labels))

@@ -15,7 +15,7 @@ from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import HuberisedHinge, Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
 
-__all__ = ["LinearSVC", "LogisticRegression", "public_labels"]
+__all__ = ["LinearSVC", "LogisticRegression", "given_classes", "public_labels"]
 
 
 def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp], tuple[str, ...]]:
@@ -26,9 +26,7 @@ def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp],
         if len(found) < 2:
             raise InvalidInput("the labels are all of one class; pass classes=, the public label set, of at least two")
         return found, positions, ("label set is public",)
-    labels = np.asarray(classes)
-    if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) != len(labels):
-        raise InvalidInput("classes must be a list of at least two different labels")
+    labels = given_classes(classes)
     order = np.argsort(labels, kind="stable")
     labels = labels[order]
     try:
@@ -39,6 +37,14 @@ def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp],
     if not known:
         raise InvalidInput("some labels are not in classes; every label must be in the public label set")
     return labels, positions, ()
+
+
+def given_classes(classes: Any) -> NDArray[Any]:
+    """The public label set, which must have been given."""
+    labels = np.asarray(classes)
+    if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) != len(labels):
+        raise InvalidInput("classes must be a list of at least two different labels")
+    return labels
 
 
 class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
@@ -75,6 +81,9 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         self.classes_ = labels
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
+
+    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+        return self._loss(len(given_classes(self.classes))), ()
 
     def decision_function(self, X: Any) -> Array:
         """Each row's score: one number for two classes (positive: the second), one for each class beyond that."""

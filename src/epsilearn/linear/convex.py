@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from epsilearn.errors import InvalidInput
 from epsilearn.linear.classification import public_labels
 from epsilearn.linear.model import PrivateLinearModel
-from epsilearn.linear.regression import public_targets
+from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
 
@@ -128,12 +128,16 @@ class ConvexERM(PrivateLinearModel):
             target = 2 * positions.astype(np.float64) - 1
         else:
             target, _, half = public_targets(y.astype(np.float64, copy=False), loss.target_bound)  # type: ignore[attr-defined]
-            assumptions = (f"targets are clipped to a range of half-width {half:g}",)
+            assumptions = clipped_targets(half)
         weights = self._fit_weights(X, target, loss, assumptions)
         if loss.classifies:
             self.classes_ = labels
         self._keep(weights)
         return self
+
+    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+        loss = self._the_loss
+        return loss, () if loss.classifies else clipped_targets(loss.target_bound)  # type: ignore[attr-defined]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class, or the predicted target, of each row."""

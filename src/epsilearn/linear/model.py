@@ -133,19 +133,7 @@ class PrivateLinearModel(PrivateModel):
         bounds = self._public_bounds()
         rows = as_rows(X, target, bounds)
         table = erm.Table.of(rows)
-        if type(loss) not in _PROVEN:
-            assumptions = (*assumptions, "the loss's declared bounds hold, and its functions are accurate")
-        made = erm.plan(
-            loss,
-            table,
-            strength=self._strength(loss, table),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            method=self.method,
-            calibration=self.calibration,
-            rows_per_person=self.rows_per_person,
-            assumptions=assumptions,
-        )
+        made = self._planned(loss, table, assumptions)
         with fitting(self.verbose, made.certificate) as progress:
             release = erm.execute(
                 made,
@@ -160,6 +148,44 @@ class PrivateLinearModel(PrivateModel):
         self.noise_, self.alpha_ = made.law, made.strength
         weights: Array = release.value.reshape(loss.outputs, table.columns)
         return weights
+
+    def plan(self, *, rows: int, features: int) -> erm.Plan:
+        """What a fit to so many rows would do and promise, from public numbers alone.
+
+        Parameters
+        ----------
+        rows, features : int
+            How many the table has.
+
+        Returns
+        -------
+        Plan
+            The noise, the regularisation and the promise. A fit may differ in the last digits, where how exactly sums
+            over its rows can be taken matters.
+        """
+        check_integer("rows", rows)
+        width = check_integer("features", features) + bool(self.fit_intercept)
+        loss, assumptions = self._public_loss()
+        return self._planned(loss, erm.Table.exact(rows, width, self._public_bounds().norm), assumptions)
+
+    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+        """The loss, as far as public numbers decide it, and what the promise then assumes."""
+        raise NotImplementedError
+
+    def _planned(self, loss: Loss, table: erm.Table, assumptions: tuple[str, ...]) -> erm.Plan:
+        if type(loss) not in _PROVEN:
+            assumptions = (*assumptions, "the loss's declared bounds hold, and its functions are accurate")
+        return erm.plan(
+            loss,
+            table,
+            strength=self._strength(loss, table),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            method=self.method,
+            calibration=self.calibration,
+            rows_per_person=self.rows_per_person,
+            assumptions=assumptions,
+        )
 
     def _public_bounds(self) -> Bounds:
         norm = public_bound("data_norm", self.data_norm, stacklevel=5)

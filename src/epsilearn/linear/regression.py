@@ -13,14 +13,14 @@ from epsilearn.calibration.regression import moments_sensitivity, noise_norm
 from epsilearn.checks import check_bounds, check_choice, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel, given_strength, public_bound
-from epsilearn.losses import Huber, Squared
+from epsilearn.losses import Huber, Loss, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms import gaussian, k_norm
 from epsilearn.mechanisms.release import Release
 from epsilearn.rows import as_rows
 from epsilearn.rows.interface import Moments
 
-__all__ = ["LinearRegression", "public_targets"]
+__all__ = ["LinearRegression", "clipped_targets", "public_targets"]
 
 # How much of the noise's norm the ridge takes: on generated data a third does better than all of it.
 _RIDGE_SHARE = 0.35
@@ -147,17 +147,24 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         check_choice("method", self.method, _METHODS)
         X, y = self._validated(X, y, unsupported, y_numeric=True)
         target, middle, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
-        assumptions = (f"targets are clipped to a range of half-width {half:g}",)
         if self.method == "sufficient-statistics":
-            weights = self._fit_moments(X, target, half, assumptions)
-        elif self.method == "output":
-            weights = self._fit_weights(X, target, Squared(half), assumptions)
+            weights = self._fit_moments(X, target, half, clipped_targets(half))
         else:
-            threshold = half / 4 if self.threshold is None else check_positive("threshold", self.threshold)
-            weights = self._fit_weights(X, target, Huber(threshold, half), assumptions)
+            weights = self._fit_weights(X, target, self._loss_within(half), clipped_targets(half))
         self._keep(weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0] + middle)
         return self
+
+    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+        check_choice("method", self.method, ("objective", "output"))
+        _, _, half = public_targets(np.zeros(0), self.target_bound)
+        return self._loss_within(half), clipped_targets(half)
+
+    def _loss_within(self, half: float) -> Loss:
+        """The loss for targets of at most this size."""
+        if self.method == "output":
+            return Squared(half)
+        return Huber(half / 4 if self.threshold is None else check_positive("threshold", self.threshold), half)
 
     def predict(self, X: Any) -> Array:
         """The predicted target of each row."""
@@ -204,6 +211,11 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         }
         values = _pack(moments, norm, half)
         return gaussian(values, delta=self.delta, **options) if self.delta else k_norm(values, **options)
+
+
+def clipped_targets(half: float) -> tuple[str, ...]:
+    """What a promise then assumes."""
+    return (f"targets are clipped to a range of half-width {half:g}",)
 
 
 def _pack(moments: Moments, norm: float, half: float) -> Array:

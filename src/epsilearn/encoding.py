@@ -1,0 +1,314 @@
+"""From the columns of a table to numbers inside public bounds, by the schema alone.
+
+Every column becomes one number between -1 and 1, or one number for each category of which exactly one is 1. What a
+schema does not allow is an error that names the column and quotes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from epsilearn.columns import as_numbers, numbers_in
+from epsilearn.errors import InvalidInput
+from epsilearn.files import TableFile
+from epsilearn.preprocessing import BoundedScaler
+from epsilearn.schema import SPARSE_TARGET, Column, FileFormat, Schema, one_line
+
+__all__ = ["Encoding", "as_table", "read_rows"]
+
+Array = NDArray[np.float64]
+_BYTES = {False: 8, True: 12}  # of one entry, in a dense and a sparse matrix
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a table with this schema becomes a matrix, for a model of this target.
+
+    Parameters
+    ----------
+    schema : Schema
+        With every column of the table.
+    target : str
+        The column to be predicted.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from epsilearn.schema import Schema
+    >>> columns = {"age": {"bounds": [0, 100]}, "ward": {"categories": ["a", "b"]}, "days": {"bounds": [0, 30]}}
+    >>> encoding = Encoding(Schema.from_dict({"version": 1, "columns": columns}), "days")
+    >>> encoding.names
+    ['age', 'ward = a', 'ward = b']
+    >>> encoding.matrix(pa.table({"age": [75, 120], "ward": ["a", "b"]})).round(6).tolist()
+    [[0.5, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    schema: Schema
+    target: str
+
+    @property
+    def names(self) -> list[str]:
+        """What each number of a row stands for."""
+        names = []
+        for name in self.schema.features(self.target):
+            categories = self.schema.columns[name].categories
+            names += [name] if categories is None else [f"{name} = {_shown(value)}" for value in categories]
+        others = self.schema.others
+        if others is not None and others.count is not None:
+            names += [str(number) for number in range(others.first, others.first + others.count)]
+        return names
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the matrix is sparse: where most of its entries are zero for certain."""
+        return self.schema.sparse or self.schema.width(self.target) > 2 * len(self.schema.features(self.target))
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What a row takes in memory; for libsvm files, whose rows differ, nothing is known."""
+        entries = len(self.schema.features(self.target)) if self.sparse else self.schema.width(self.target)
+        return _BYTES[self.sparse] * entries + 16
+
+    def matrix(self, table: Any) -> Any:
+        """The features of an Arrow table, or of a sparse matrix for a schema whose columns are numbered."""
+        if self.schema.sparse:
+            return self._numbered(table)
+        import pyarrow as pa
+
+        names = self.schema.features(self.target)
+        public = {name: self.schema.columns[name] for name in names}
+        columns = {name: self._column(table, name) for name in names}
+        scaler = BoundedScaler(
+            bounds={name: column.bounds for name, column in public.items() if column.bounds is not None},
+            categories={name: range(column.width) for name, column in public.items() if column.categories is not None},
+            norm=math.sqrt(len(names)),
+            sparse_output=self.sparse,
+        )
+        return scaler.fit_transform(pa.table(columns))
+
+    def targets(self, table: Any) -> NDArray[Any]:
+        """The target of each row: a number, or the position of its class."""
+        return self._column(table, self.target)
+
+    def class_values(self) -> NDArray[Any] | None:
+        """The classes of the target, in the schema's order; None if it is a number."""
+        categories = self.schema.columns[self.target].categories
+        return None if categories is None else np.array(categories)
+
+    def _column(self, table: Any, name: str) -> NDArray[Any]:
+        if name not in table.column_names:
+            raise InvalidInput(f"the table has no column {one_line(name)}, which the model needs")
+        if table.column_names.count(name) > 1:
+            raise InvalidInput(f"the table has several columns called {one_line(name)}; names must differ")
+        return read_values(table[name], self.schema.columns[name], self.schema.file, f"column {one_line(name)}")
+
+    def _numbered(self, X: Any) -> Any:
+        """Entries inside their bounds and divided by the larger one; 0 stays 0."""
+        assert self.schema.others is not None
+        low, high = self.schema.others.bounds
+        X = sparse.csr_array(X, dtype=np.float64, copy=True)
+        if X.shape[1] != self.schema.others.count:
+            raise InvalidInput(f"the rows have {X.shape[1]} columns, and the schema says {self.schema.others.count}")
+        X.sum_duplicates()
+        if not np.isfinite(X.data).all():
+            raise InvalidInput("the rows have missing, NaN or infinite values; fill them by a public rule")
+        X.data = np.clip(X.data, low, high) / max(abs(low), abs(high))
+        return X
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_values(column: Any, specification: Column, written: FileFormat, label: str) -> NDArray[Any]:
+    """An Arrow column as numbers, or as positions among its categories; an error says what to do, and no value."""
+    import pyarrow as pa
+
+    column = _plain(column, written)
+    categories = specification.categories
+    if categories is None:
+        numbers = _filled(_numbers(column, label), specification.missing, label)
+        return as_numbers(numbers, label)
+    if isinstance(categories[0], bool):
+        column, kind = _booleans(column, label), pa.bool_()
+    elif isinstance(categories[0], str):
+        column, kind = _texts(column, specification.aliases, label), pa.string()
+    else:
+        column, kind = _numbers(column, label), pa.float64()
+    return _positions(_filled(column, specification.missing, label), specification, kind, label)
+
+
+def _plain(column: Any, written: FileFormat) -> Any:
+    """Without dictionaries, and null where a text means that nothing is known."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_string(column.type):
+        return column
+    if written.strip:
+        column = compute.utf8_trim_whitespace(column)
+    unknown = compute.is_in(column, pa.array(written.missing, pa.string()))
+    return compute.if_else(unknown, pa.scalar(None, pa.string()), column)
+
+
+def _numbers(column: Any, label: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_string(column.type):
+        found = numbers_in(column)
+        if found is None:
+            raise InvalidInput(
+                f"{label} holds something that is not a number; mend it, name it in the schema's [file] missing if it "
+                "means that nothing is known, or declare categories"
+            )
+    elif _is_number(column.type) or pa.types.is_boolean(column.type):
+        found = column.cast(pa.float64(), safe=False)
+    elif pa.types.is_null(column.type):
+        found = column.cast(pa.float64())
+    else:
+        raise InvalidInput(f"{label} is of type {column.type}, which is neither number nor text; convert it first")
+    return compute.if_else(compute.is_nan(found), pa.scalar(None, pa.float64()), found)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _texts(column: Any, aliases: dict[str, str], label: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if not pa.types.is_string(column.type):
+        if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
+            raise InvalidInput(f"{label} is of type {column.type}, and its categories are texts; convert it first")
+        column = column.cast(pa.string())
+    if not aliases:
+        return column
+    which = compute.index_in(column, pa.array(aliases, pa.string()))
+    return compute.coalesce(pa.chunked_array(pa.array(list(aliases.values()), pa.string()).take(which)), column)
+
+
+def _booleans(column: Any, label: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+        return column.cast(pa.bool_())
+    if pa.types.is_string(column.type):
+        words = compute.utf8_lower(column)
+        yes, no = compute.equal(words, "true"), compute.equal(words, "false")
+        if compute.all(compute.or_(yes, no)).as_py() is not False:
+            return yes
+    raise InvalidInput(f"{label} has booleans for categories and holds something other than true and false")
+
+
+def _filled(column: Any, missing: Any, label: str) -> Any:
+    if not column.null_count:
+        return column
+    if missing is None:
+        raise InvalidInput(
+            f"{label} has missing values; say in the schema what stands for them (missing = ...), without looking at "
+            "the data"
+        )
+    return column.fill_null(missing)
+
+
+def _positions(column: Any, specification: Column, kind: Any, label: str) -> NDArray[np.int64]:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    assert specification.categories is not None
+    categories = pa.array(specification.categories, kind)
+    if kind == pa.float64():
+        # Arrow tells 0.0 from -0.0.
+        column, categories = compute.add(column, 0.0), compute.add(categories, 0.0)
+    found = compute.index_in(column, categories)
+    if found.null_count and specification.other is not None:
+        found = found.fill_null(specification.categories.index(specification.other))
+    if found.null_count:
+        raise InvalidInput(
+            f"{label} has a value that is not among its categories; list every category, or say which one stands for "
+            "the others (other = ...)"
+        )
+    return np.asarray(found.to_numpy()).astype(np.int64)
+
+
+def read_rows(file: TableFile, encoding: Encoding, memory: float) -> tuple[Any, NDArray[Any]]:
+    """All rows of a file as a matrix and their targets, never holding more of the file than a few thousand rows.
+
+    ``memory`` is how many bytes the matrix may take; a larger table is refused, and the error says how large is too
+    large.
+    """
+    schema = encoding.schema
+    if schema.sparse:
+        assert schema.others is not None
+        assert schema.others.count is not None
+        X, y = file.sparse_rows(schema.others.count, schema.others.first)
+        import pyarrow as pa
+
+        blocks = [(encoding.matrix(X), encoding.targets(pa.table({SPARSE_TARGET: y})))] if X.shape[0] else []
+    else:
+        blocks = list(_blocks(file, encoding, memory))
+    if not blocks:
+        raise InvalidInput(f"{file.path.name} has no rows; there must be at least one")
+    rows = sum(len(y) for _, y in blocks)
+    if schema.rows is not None and rows != schema.rows:
+        raise InvalidInput(f"{file.path.name} has {rows:,} rows, and the schema says {schema.rows:,}; mend one of them")
+    parts, targets = [X for X, _ in blocks], np.concatenate([y for _, y in blocks])
+    return (sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)), targets
+
+
+def _blocks(file: TableFile, encoding: Encoding, memory: float) -> Iterator[tuple[Any, NDArray[Any]]]:
+    most, rows = int(memory / encoding.bytes_per_row), 0
+    stated = encoding.schema.rows or file.rows() or 0
+    columns = [*encoding.schema.features(encoding.target), encoding.target]
+    if stated > most:
+        raise InvalidInput(_too_large(file, encoding, most, memory))
+    for table in file.batches(columns):
+        rows += table.num_rows
+        if rows > most:
+            raise InvalidInput(_too_large(file, encoding, most, memory))
+        if table.num_rows:
+            yield encoding.matrix(table), encoding.targets(table)
+
+
+def _too_large(file: TableFile, encoding: Encoding, most: int, memory: float) -> str:
+    return (
+        f"{file.path.name} is too large: with this schema a row takes {encoding.bytes_per_row} bytes, so more than "
+        f"{most:,} rows need more than the {memory / 2**30:.3g} GiB allowed; allow more memory, or ignore columns"
+    )
+
+
+def as_table(data: Any) -> Any:
+    """A data frame, an Arrow table or a dict of columns as an Arrow table."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    fault = isinstance(data, (str, bytes)) or not (
+        isinstance(data, (dict, pa.RecordBatch)) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "columns")
+    )
+    table = None
+    if not fault:
+        try:
+            frame = hasattr(data, "iloc")
+            table = pa.Table.from_pandas(data, preserve_index=False) if frame else pa.table(data)
+        except (pa.ArrowException, TypeError, ValueError):  # whose text may quote a value
+            table = None
+    if table is None:
+        raise InvalidInput("expected a table: a data frame, an Arrow table, or a dict from names to columns")
+    return table

@@ -1,0 +1,252 @@
+"""A released model as plain JSON: ``docs/model-file.md`` describes every field.
+
+A file says which version it is of, and carries a digest of everything else in it. The digest notices damage; it is no
+signature, so whoever can change the file can change the digest as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.kernel.features import Landmarks
+from epsilearn.kernel.kernels import RBF, Kernel, Polynomial
+from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel
+from epsilearn.schema import Schema
+
+__all__ = ["FILE_NAME", "load", "model_from_json", "model_to_json"]
+
+Array = NDArray[np.float64]
+
+FILE_NAME = "model.json"
+_FORMAT, _VERSION = "epsilearn model", 1
+_MOST_BYTES = 1 << 30
+_KERNELS: dict[str, type[Any]] = {"rbf": RBF, "polynomial": Polynomial}
+_FIELDS = {
+    "format", "version", "made_by", "model", "target", "schema", "features", "weights", "noise", "method", "settings",
+    "guarantee", "digest",
+}  # fmt: skip
+
+
+def load(path: str | Path) -> ReleasedModel:
+    """A released model from its file, or from the folder that `epsilearn fit` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        ``model.json``, or the folder it is in.
+
+    Returns
+    -------
+    ReleasedModel
+
+    Raises
+    ------
+    InvalidInput
+        If the file is damaged, of another version, or holds anything that is not a model.
+
+    Examples
+    --------
+    >>> import epsilearn
+    >>> epsilearn.load("no-such-folder")
+    Traceback (most recent call last):
+    epsilearn.errors.InvalidInput: there is no model file no-such-folder
+    """
+    place = Path(path)
+    place = place / FILE_NAME if place.is_dir() else place
+    if not place.is_file():
+        raise InvalidInput(f"there is no model file {place}")
+    try:
+        if place.stat().st_size > _MOST_BYTES:
+            raise InvalidInput(f"{place} is larger than a model can be")
+        text = place.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{place} is not a model file: it is not UTF-8 text") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read the model {place}: {error.strerror}") from None
+    try:
+        return model_from_json(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None
+
+
+def model_to_json(model: ReleasedModel) -> str:
+    """The model as text, the same for the same model."""
+    from epsilearn import __version__
+
+    content = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "made_by": f"epsilearn {__version__}",
+        "model": model.model,
+        "target": model.target,
+        "schema": model.schema.to_dict(),
+        "features": [] if model.schema.sparse else model.encoding.names,
+        "weights": _weights_to_dict(model.weights),
+        "noise": {"kind": model.noise.kind, "scale": model.noise.scale, "dimension": model.noise.dimension},
+        "method": model.method,
+        "settings": model.settings,
+        "guarantee": model.guarantee.to_dict(),
+    }
+    content["digest"] = _digest(content)
+    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def model_from_json(text: str) -> ReleasedModel:
+    """The model in a text, checked: version, digest, every field and every size."""
+    try:
+        content = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        message = str(error) if isinstance(error, InvalidInput) else "not a model file: the text is not JSON"
+        raise InvalidInput(message) from None
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise InvalidInput("not a model file: it does not say that it is one")
+    if content.get("version") != _VERSION:
+        raise InvalidInput(f"model file of version {content.get('version')!r}; this epsilearn reads version {_VERSION}")
+    if set(content) != _FIELDS:
+        raise InvalidInput("not a model file of this version: fields are missing, or there are others")
+    digest = content.pop("digest")
+    try:
+        if digest != _digest(content):
+            raise InvalidInput("the file was changed after its release, as its digest tells; get the original")
+        return _model(content)
+    except (KeyError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
+        message = str(error) if isinstance(error, InvalidInput) else "a field has the wrong type or size"
+        raise InvalidInput(f"not a model file: {message}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidInput(f"not a model file: it holds {name}, which is no number")
+
+
+def _model(content: dict[str, Any]) -> ReleasedModel:
+    schema = Schema.from_dict(content["schema"])
+    target, kind = content["target"], content["model"]
+    if kind not in MODELS:
+        raise InvalidInput(f"it holds a model of an unknown kind, {str(kind)[:40]!r}")
+    column = schema.check_target(target)
+    outputs = len(column.categories) if column.categories is not None and len(column.categories) > 2 else 1
+    weights = _weights(content["weights"], outputs, schema.width(target))
+    noise = content["noise"]
+    settings = content["settings"]
+    if not isinstance(settings, dict) or not all(type(number) in (int, float) for number in settings.values()):
+        raise InvalidInput("settings must be numbers")
+    if type(noise["scale"]) not in (int, float) or type(noise["dimension"]) is not int:
+        raise InvalidInput("the noise has no scale")
+    law = NoiseLaw(str(noise["kind"]), float(noise["scale"]), noise["dimension"])
+    _ = law.deviation  # an unknown kind has none
+    guarantee = Guarantee.from_dict(content["guarantee"])
+    model = ReleasedModel(kind, target, schema, weights, guarantee, law, str(content["method"]), settings)
+    if content["features"] != ([] if schema.sparse else model.encoding.names):
+        raise InvalidInput("the features' names are not those of its schema")
+    return model
+
+
+def _weights_to_dict(weights: LinearWeights | LandmarkWeights) -> dict[str, Any]:
+    shared = {
+        "coefficients": [_vector_to_data(row) for row in weights.coefficients],
+        "intercept": weights.intercept.tolist(),
+        "norm": weights.norm,
+    }
+    if isinstance(weights, LinearWeights):
+        return {"kind": "linear", **shared}
+    features = weights.features
+    return {
+        "kind": "landmark",
+        **shared,
+        "kernel": _kernel_to_dict(features.kernel),
+        "landmarks": [_vector_to_data(row) for row in np.asarray(features.landmarks)],
+        "projection": features.projection.tolist(),
+        "factors": None if features.factors is None else features.factors.tolist(),
+        "bound": features.bound,
+    }
+
+
+def _kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
+    name = next(name for name, kind in _KERNELS.items() if type(kernel) is kind)
+    return {"name": name, **vars(kernel)}
+
+
+def _vector_to_data(vector: Array) -> Any:
+    """A list of numbers, or only those that are not zero where few are."""
+    places = np.flatnonzero(vector)
+    if len(vector) < 100 or 4 * len(places) > len(vector):
+        return vector.tolist()
+    return {"size": len(vector), "at": places.tolist(), "values": vector[places].tolist()}
+
+
+def _weights(data: dict[str, Any], outputs: int, width: int) -> LinearWeights | LandmarkWeights:
+    kind = data["kind"]
+    own = {"kernel", "landmarks", "projection", "factors", "bound"} if kind == "landmark" else set()
+    if kind not in ("linear", "landmark") or set(data) != {"kind", "coefficients", "intercept", "norm"} | own:
+        raise InvalidInput("its weights are of an unknown kind")
+    intercept = _numbers(data["intercept"], (outputs,), "intercept")
+    norm = None if data["norm"] is None else _positive(data["norm"], "norm")
+    if kind == "linear":
+        return LinearWeights(_rows(data["coefficients"], outputs, width, "coefficients"), intercept, norm)
+    landmarks = _rows(data["landmarks"], len(data["landmarks"]), width, "landmarks")
+    columns = len(data["projection"][0])
+    projection = _numbers(data["projection"], (len(landmarks), columns), "projection")
+    factors = None if data["factors"] is None else _numbers(data["factors"], (columns,), "factors")
+    features = Landmarks.restored(
+        _kernel(data["kernel"]), landmarks, projection, factors, _positive(data["bound"], "bound")
+    )
+    coefficients = _rows(data["coefficients"], outputs, columns, "coefficients")
+    return LandmarkWeights(features, coefficients, intercept, _positive(norm, "norm"))
+
+
+def _kernel(data: dict[str, Any]) -> Kernel:
+    parameters = {name: value for name, value in data.items() if name != "name"}
+    kernel: Kernel = _KERNELS[data["name"]](**parameters)
+    return kernel
+
+
+def _rows(data: Any, count: int, width: int, name: str) -> Array:
+    if not isinstance(data, list) or len(data) != count or not data:
+        raise InvalidInput(f"{name} must be {count} rows")
+    return np.vstack([_vector(row, width, name) for row in data])
+
+
+def _vector(data: Any, width: int, name: str) -> Array:
+    if not isinstance(data, dict):
+        return _numbers(data, (width,), name)
+    if set(data) != {"size", "at", "values"} or data["size"] != width:
+        raise InvalidInput(f"{name} must have {width} numbers in a row")
+    at = np.array(data["at"])
+    if at.size and (
+        at.dtype.kind != "i" or at.ndim != 1 or at.min() < 0 or at.max() >= width or (np.diff(at) < 1).any()
+    ):
+        raise InvalidInput(f"{name} must name places that rise and lie within its {width}")
+    vector = np.zeros(width)
+    vector[at.astype(np.int64)] = _numbers(data["values"], (at.size,), name)
+    return vector
+
+
+def _numbers(data: Any, shape: tuple[int, ...], name: str) -> Array:
+    array = np.array(data, dtype=object)
+    if array.shape != shape or not all(type(number) in (int, float) for number in array.ravel()):
+        raise InvalidInput(f"{name} must be numbers, {' by '.join(map(str, shape))} of them")
+    found = array.astype(np.float64)
+    if not np.isfinite(found).all():
+        raise InvalidInput(f"{name} must be finite")
+    return found
+
+
+def _positive(number: Any, name: str) -> float:
+    found = float(_numbers([number], (1,), name)[0])
+    if found <= 0:
+        raise InvalidInput(f"{name} must be above 0")
+    return found
