@@ -35,7 +35,11 @@ def test_five_percent_more_per_record_breaks_it():
 
 
 def test_extremes():
-    assert per_record(1e4, 1e-6, 2)[1] > 0
+    # The delta that is left would be below the doubles; rounding it up would break the promise.
+    for epsilon, rows in ((1600.0, 2), (800.0, 100), (1e4, 2), (1e300, 3)):
+        with pytest.raises(InvalidInput, match="no double is small enough"):
+            per_record(epsilon, 1e-6, rows)
+    assert per_record(1400.0, 1e-6, 2)[1] > 0
     assert Approximate(*per_record(1.0, 1e-6, 10)).bound == pytest.approx(0.1)
     with pytest.raises(InvalidInput):
         per_record(1.0, 0.0, 0)

@@ -6,14 +6,17 @@ import math
 
 import numpy as np
 import pytest
+from flint import arb
 from scipy.integrate import quad
 from scipy.stats import chi, norm
 
+from epsilearn.balls import precision
 from epsilearn.calibration.additive import gaussian_delta, gaussian_scale
 from epsilearn.calibration.objective import (
     _by_length,
     _by_maximum,
     _concave_maximum,
+    _excess_tail,
     gaussian_loss,
     gaussian_perturbation,
     pure_loss,
@@ -487,3 +490,40 @@ def test_the_proof_covers_slopes_of_either_sign(loss):
         value = np.maximum(0, -np.expm1(room - one * grid))
         worst = max(worst, float(np.sum(np.diff(value, prepend=0.0) * beyond)))
     assert worst <= _by_maximum(loss, 1, 1.0, n_strength, scale, epsilon)
+
+
+# ---------------------------------------------------------------- budgets at the ends of the doubles
+
+
+def tail_in_balls(start: arb, step: arb) -> arb:
+    """The tail's definition, where nothing is lost to cancellation."""
+
+    def beyond(t: arb) -> arb:
+        return (t / arb(2).sqrt()).erfc() / 2
+
+    return beyond(start) - (start * step + step * step / 2).exp() * beyond(start + step)
+
+
+@pytest.mark.parametrize("step", [1e-15, 1e-12, 1e-9, 1e-5, 0.01, 0.3, 0.999, 1.001, 3.0, 40.0])
+@pytest.mark.parametrize("start", [1e-9, 0.01, 0.7, 3.0, 12.0, 30.0])
+def test_the_tail_is_exact_where_its_two_terms_cancel(start, step):
+    found = _excess_tail(start, step)
+    with precision(5000):
+        assert abs(arb(found) / tail_in_balls(arb(start), arb(step)) - 1) < 1e-11
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-8, 1e-12), (1e-9, 1e-300), (1e-10, 1e-14), (1e-6, 1e-9)])
+def test_tiny_budgets_are_kept(epsilon, delta):
+    """In balls, by the theorem's own formula: the noise at 95 % of its scale would not do."""
+    rows, strength = 10**6, 1e6
+    found = gaussian_perturbation(Logistic(), rows, 1.0, strength, epsilon, delta)
+    assert found.strength == strength
+
+    def spent(scale: float) -> arb:
+        k = 2 / arb(scale)
+        z = arb(epsilon) - (1 + arb(1) / 4 / (arb(rows) * strength)).log() - k * k / 2
+        return tail_in_balls(z / k, k) + 2 * tail_in_balls(2 * z / k, k / 2)
+
+    with precision(5000):
+        assert spent(found.scale) <= delta
+        assert spent(0.95 * found.scale) > delta

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from epsilearn.balls import ball, exact, precision, round_down
 from epsilearn.checks import check_budget, check_integer
+from epsilearn.errors import InvalidInput
 
 __all__ = ["per_record"]
+
+_HUGE = 1e5  # the power of e is far beyond the doubles by then
 
 
 def per_record(epsilon: float, delta: float, rows_per_person: int) -> tuple[float, float]:
@@ -30,8 +31,12 @@ def per_record(epsilon: float, delta: float, rows_per_person: int) -> tuple[floa
     share = round_down(exact(epsilon) / rows)
     if delta == 0:
         return share, 0.0
-    if epsilon > 700:
-        return share, math.ldexp(delta, -1074) or 5e-324
     with precision(128):
-        ratio = ball(exact(share)).expm1() / ball(exact(epsilon)).expm1()
-        return share, round_down(ball(exact(delta)) * ratio)
+        ratio = ball(exact(share)).expm1() / ball(exact(min(epsilon, _HUGE))).expm1()
+        left = round_down(ball(exact(delta)) * ratio) if epsilon < _HUGE else 0.0
+    if left <= 0:
+        raise InvalidInput(
+            f"with epsilon = {epsilon:g} and {rows} rows per person no double is small enough for the delta that is "
+            "left to one row; ask for a smaller epsilon, or for delta = 0"
+        )
+    return share, left
