@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from epsilearn.mechanisms import gaussian as gaussian
     from epsilearn.mechanisms import k_norm as k_norm
     from epsilearn.mechanisms import laplace as laplace
+    from epsilearn.model_file import load as load
     from epsilearn.preprocessing import BoundedScaler as BoundedScaler
+    from epsilearn.schema import Schema as Schema
     from epsilearn.selection import PrivateSelection as PrivateSelection
 
 __version__ = "0.1.0"
@@ -57,6 +59,7 @@ _HOMES = {
     "LogisticRegression": "linear",
     "NonInteractiveLearner": "kernel",
     "PrivateSelection": "selection",
+    "Schema": "schema",
     "RandomFeatures": "kernel",
     "SemiInteractiveLearner": "kernel",
     "SparseLogisticRegression": "lasso",
@@ -67,6 +70,7 @@ _HOMES = {
     "gaussian": "mechanisms",
     "k_norm": "mechanisms",
     "laplace": "mechanisms",
+    "load": "model_file",
     "parallel": "composition",
     "private_score": "evaluation",
     "rows_needed": "calibration.learning",

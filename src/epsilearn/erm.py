@@ -69,6 +69,10 @@ class Plan:
         The gradient norm the solver must reach.
     promise : Guarantee
         What the release will promise.
+    loss : Loss
+        The loss it is for.
+    table : Table
+        The rows it is for.
     """
 
     method: str
@@ -77,6 +81,8 @@ class Plan:
     polish: NoiseLaw | None
     certificate: float
     promise: Guarantee
+    loss: Loss
+    table: Table
 
 
 def plan(
@@ -163,7 +169,7 @@ def _plan_output(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise
         mechanism="output perturbation",
         theorem="strong convexity; " + ("the minimiser's own norm" if tight else "as printed, 2 L R / (n lambda)"),
     )
-    return Plan("output", noise.strength, law, None, noise.certificate, promise)
+    return Plan("output", noise.strength, law, None, noise.certificate, promise, loss, table)
 
 
 def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee) -> Plan:
@@ -174,7 +180,7 @@ def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee)
     proven = math.sqrt(table.columns) * sensitivity / law.scale * promise.rows_per_person * (1 + 1e-9)
     promise = replace(promise, mechanism="least squares with Laplace noise")
     promise = _proven(promise, proven, "as printed in the lecture; by strong convexity")
-    return Plan("output", strength, law, None, certificate, promise)
+    return Plan("output", strength, law, None, certificate, promise, loss, table)
 
 
 def _plan_objective(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:
@@ -191,7 +197,7 @@ def _plan_objective(noise: FitNoise, loss: Loss, table: Table, tight: bool, prom
         proven = pure_loss(loss, table.rows, table.norm, noise.strength, 1 / noise.scale) * (1 + 1e-9)
         total = (exact(proven) + exact(noise.polish_epsilon)) * promise.rows_per_person
         promise = _proven(promise, total, "as printed in 2008; by Theorem J")
-    return Plan("objective", noise.strength, law, polish, noise.certificate, promise)
+    return Plan("objective", noise.strength, law, polish, noise.certificate, promise, loss, table)
 
 
 def _proven(promise: Guarantee, epsilon: Fraction | float, theorem: str) -> Guarantee:

@@ -16,7 +16,7 @@ from epsilearn.columns import as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
 
-__all__ = ["check_range", "private_score", "record_scores"]
+__all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors"]
 
 
 def private_score(
@@ -68,15 +68,20 @@ def private_score(
     (0.8, 1.0)
     """
     scores, bounds = record_scores(model, X, y, target_bound)
-    release = statistics.mean(
+    return mean_score(
         scores,
-        bounds=bounds,
+        bounds,
         epsilon=epsilon,
         rows_per_person=rows_per_person,
         ledger=ledger,
         purpose="private_score",
         random_state=random_state,
     )
+
+
+def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **options: Any) -> Release:
+    """The mean of records' scores, each within the bounds, as a private release; options as for `statistics.mean`."""
+    release = statistics.mean(scores, bounds=bounds, **options)
     # A score beyond what scores can be is farther from the truth than the end of the range.
     return replace(release, value=min(max(release.value, bounds[0]), bounds[1]))
 
@@ -93,9 +98,17 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
     low, high = check_range(target_bound)
     predicted = column_or_1d(np.asarray(model.predict(X), np.float64))
     check_consistent_length(predicted, truth)
-    errors = np.clip(predicted, low, high) - np.clip(as_numbers(truth, "y"), low, high)
+    return squared_errors(predicted, as_numbers(truth, "y"), low, high), (0.0, (high - low) ** 2)
+
+
+def squared_errors(
+    predicted: NDArray[np.float64], truth: NDArray[np.float64], low: float, high: float
+) -> NDArray[np.float64]:
+    """Squared errors, predictions and targets clipped to the range."""
+    errors = np.clip(predicted, low, high) - np.clip(truth, low, high)
     # A prediction that is not a number counts as the worst.
-    return np.square(np.where(np.isnan(errors), high - low, errors)), (0.0, (high - low) ** 2)
+    found: NDArray[np.float64] = np.square(np.where(np.isnan(errors), high - low, errors))
+    return found
 
 
 def check_range(target_bound: Any) -> tuple[float, float]:

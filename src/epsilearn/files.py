@@ -54,7 +54,7 @@ class TableFile:
         path, written = Path(path), written or FileFormat()
         if not path.is_file():
             raise InvalidInput(f"there is no file {path}")
-        kind = written.format or _kind_of(path)
+        kind = _kind_of(path, written.format)
         if _zipped(path) and kind in ("parquet", "arrow"):
             raise InvalidInput(f"{path.name}: a {kind} file is compressed inside, if at all; unzip it first")
         return cls(path, kind, written.delimiter or ("\t" if kind == "tsv" else ","), None if written.header else names)
@@ -168,9 +168,10 @@ def read_column(path: str | Path, column: str, *, as_text: bool = False) -> Any:
     return numbers
 
 
-def _kind_of(path: Path) -> str:
+def _kind_of(path: Path, stated: str | None) -> str:
+    """What the file's name says it is, or what was stated where the name says nothing."""
     endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
-    kind = _ENDINGS.get(endings[-1] if endings else "")
+    kind = _ENDINGS.get(endings[-1] if endings else "", stated)
     if kind is None:
         raise InvalidInput(
             f"{path.name}: unknown kind of file; expected {', '.join(_ENDINGS)}, or a schema whose [file] says which "

@@ -261,10 +261,12 @@ class Held:
     ----------
     ledger : Ledger or None
         None debits nothing.
+    purpose : str, optional
+        Written into the ledger instead of what the release says of itself.
     """
 
-    def __init__(self, ledger: Ledger | None) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger | None, purpose: str | None = None) -> None:
+        self._ledger, self._purpose = ledger, purpose
         self._debits: list[tuple[Guarantee, str]] = []
 
     @contextmanager
@@ -273,6 +275,7 @@ class Held:
         if self._ledger is None:
             yield guarantee
             return
+        purpose = self._purpose or purpose
         stamped = self._ledger.debit(guarantee, purpose)
         self._debits.append((stamped, purpose))
         yield stamped

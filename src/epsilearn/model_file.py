@@ -58,6 +58,7 @@ def load(path: str | Path) -> ReleasedModel:
     >>> import epsilearn
     >>> epsilearn.load("no-such-folder")
     Traceback (most recent call last):
+    ...
     epsilearn.errors.InvalidInput: there is no model file no-such-folder
     """
     place = Path(path)

@@ -180,7 +180,7 @@ class FileFormat:
     Attributes
     ----------
     format : str or None
-        One of `FORMATS`; by the file's name if None.
+        One of `FORMATS`, for a file whose name does not say.
     header : bool
         Whether the first line of a CSV file names the columns. Without one, they are the schema's, in its order.
     delimiter : str or None

@@ -14,16 +14,16 @@ __all__ = ["whole_file", "whole_folder"]
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Callable[[str], None]]:
-    """Yield what to call with the file's text; until then only a hidden file beside it holds the place."""
+def whole_file(path: Path) -> Iterator[Callable[[str | bytes], None]]:
+    """Yield what to call with the file's content; until then only a hidden file beside it holds the place."""
     partial = _beside(path)
     with _place(path):
         if path.is_dir():
             raise InvalidInput(f"cannot write {path}: it is a folder")
         partial.touch()
 
-    def write(text: str) -> None:
-        partial.write_text(text, encoding="utf-8")
+    def write(content: str | bytes) -> None:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         _to_disk(partial)
         partial.replace(path)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 # Each of these adds its commands to the app.
-from epsilearn.cli import explain, ledger, stats, study  # noqa: F401
+from epsilearn.cli import explain, fit, ledger, model, schema, stats  # noqa: F401
 from epsilearn.cli.common import app, complain
 from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, TamperedLedger
 
@@ -41,6 +41,13 @@ def _run(words: list[str], *, as_json: bool) -> int:
         # The reader went away (`| head`): point stdout nowhere so that Python's exit stays quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except Exception as error:
+        if os.environ.get("EPSILEARN_DEBUG"):
+            raise
+        # Neither the text nor the trace is shown: both may hold somebody's values.
+        kind = type(error).__name__
+        text = f"unexpected {kind}; a debit, if there was one, stands. Set EPSILEARN_DEBUG=1 to see where it comes from"
+        return complain(text, FAILED, as_json)
 
 
 def _code(error: EpsilearnError) -> int:

@@ -77,7 +77,7 @@ def save_figure(save: Callable[[Path], None], path: Path) -> None:
 
 
 @contextmanager
-def reserved(path: Path | None) -> Iterator[Callable[[str], None]]:
+def reserved(path: Path | None) -> Iterator[Callable[[str | bytes], None]]:
     """A file to be written whole or not at all, its place made sure of before anything is spent; or no file."""
     if path is None:
         yield lambda _text: None

@@ -1,0 +1,321 @@
+"""``epsilearn fit``: from a table to a released model, and ``epsilearn plan``: the same without a table."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, show
+from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError
+
+__all__ = ["fit", "plan"]
+
+Model = Annotated[str, typer.Option(help="logistic, svm, linear, lasso, sparse-logistic or landmark.")]
+Epsilon = Annotated[float, typer.Option(help="The budget; smaller is more private.")]
+Delta = Annotated[float, typer.Option(help="The probability set aside; 0 is pure, more needs less noise.")]
+Alpha = Annotated[str, typer.Option(help="The regularisation: a number, or auto.")]
+Method = Annotated[str, typer.Option(help="Where noise goes: objective, or output.")]
+Radius = Annotated[float | None, typer.Option(help="Of the l1 ball, for lasso and sparse-logistic.")]
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet, Arrow or libsvm; text may be gzipped.")],
+    schema: Annotated[Path, typer.Option(help="What is public about the table: see `epsilearn schema`.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    epsilon: Epsilon,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A folder to be made.")] = None,
+    model: Model = "logistic",
+    delta: Delta = 0.0,
+    alpha: Alpha = "auto",
+    method: Method = "objective",
+    radius: Radius = None,
+    kernel: Annotated[str, typer.Option(help="Of landmark models: rbf or polynomial.")] = "rbf",
+    landmarks: Annotated[
+        Path | None, typer.Option(help="A table of PUBLIC rows for landmark models; drawn from the schema if left out.")
+    ] = None,
+    ledger: Annotated[str | None, typer.Option(help="Debit this ledger (a file or a database URL).")] = None,
+    dataset: Dataset = None,
+    purpose: Annotated[str | None, typer.Option(help="Written into the ledger.")] = None,
+    rows: Annotated[int | None, typer.Option(help="How many rows there are; checked, and used by --dry-run.")] = None,
+    memory: Annotated[float, typer.Option(help="GiB that the encoded table may take.")] = 4.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be promised; open no row.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a private model to a table and write it to a folder: model.json, report.html, guarantee.json."""
+    from dataclasses import replace
+
+    from epsilearn.checks import check_integer, check_positive
+    from epsilearn.cli.schema import opened
+    from epsilearn.ledger import Ledger
+    from epsilearn.schema import Schema
+
+    public = Schema.read(schema)
+    if rows is not None:
+        if public.rows not in (None, check_integer("--rows", rows)):
+            raise InvalidInput(f"--rows says {rows:,}, and the schema says {public.rows:,}; mend one of them")
+        public = replace(public, rows=rows)
+    check_positive("--memory", memory)
+    file = opened(table, public)
+    public = public if public.sparse else public.matched(file.names())
+    job = _job(public, target, model, epsilon, delta, alpha, method, radius, kernel, landmarks)
+    budget = None if ledger is None else Ledger(ledger, dataset=dataset)
+    if dry_run:
+        _foresee(job, public.rows or file.rows(), budget, as_json)
+        return
+    if output is None:
+        raise InvalidInput("where to? Name a folder with -o; it must not be there yet")
+    _release(job, file, output, budget, purpose or f"fit {model} of {target}", memory * 2**30, as_json)
+
+
+def _job(
+    schema: Any, target: str, model: str, epsilon: float, delta: float, alpha: str, method: str, radius: float | None,
+    kernel: str, landmarks: Path | None,
+) -> Any:  # fmt: skip
+    from epsilearn.encoding import Encoding
+    from epsilearn.job import Job
+
+    if radius is not None and model not in ("lasso", "sparse-logistic"):
+        raise InvalidInput(f"--radius is for lasso and sparse-logistic; a {model} model has none")
+    if model in ("lasso", "sparse-logistic") and (alpha != "auto" or method != "objective"):
+        raise InvalidInput(f"--alpha and --method have no meaning for {model}, whose path has its own noise")
+    if landmarks is not None and model != "landmark":
+        raise InvalidInput(f"--landmarks is for landmark models, and this is a {model} model")
+    points = None
+    if landmarks is not None:
+        schema.check_target(target)
+        points = _public_rows(landmarks, Encoding(schema, target))
+    return Job(schema, target, model, epsilon, delta, strength(alpha), method, radius, kernel, points)
+
+
+def _public_rows(path: Path, encoding: Any) -> Any:
+    """The rows of a public table, encoded like the private ones; it need not have the target."""
+    from scipy import sparse
+
+    from epsilearn.cli.schema import opened
+
+    file = opened(path, encoding.schema)
+    if encoding.schema.sparse:
+        others = encoding.schema.others
+        return encoding.matrix(file.sparse_rows(others.count, others.first)[0])
+    columns = encoding.schema.features(encoding.target)
+    blocks = [encoding.matrix(batch) for batch in file.batches(columns) if batch.num_rows]
+    if not blocks:
+        raise InvalidInput(f"{path.name} has no rows; landmarks are public rows")
+    return sparse.vstack([sparse.csr_array(block) for block in blocks])
+
+
+def strength(alpha: str) -> float | str:
+    """The regularisation that a word stands for."""
+    if alpha == "auto":
+        return alpha
+    try:
+        return float(alpha)
+    except ValueError:
+        raise InvalidInput(f"--alpha must be a number or auto, got {alpha!r}") from None
+
+
+def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
+    if rows is None:
+        raise InvalidInput(
+            "how many rows are there? A text file does not say so before it is read; state it with --rows, or in the "
+            "schema as rows = ..."
+        )
+    foreseen = job.outlook(rows)
+    balance = None if ledger is None else ledger.balance()
+    if as_json:
+        left = None if balance is None else {"remaining_epsilon": balance.remaining_epsilon, "used": balance.used}
+        print_json({**foreseen.to_dict(), "ledger": left})
+        return
+    show_outlook(foreseen, job.encoding.class_values() is None)
+    if balance is not None:
+        show(
+            [("ledger", f"{balance.dataset}: {balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining")]
+        )
+    console.print("nothing was read but the header, and nothing was spent")
+
+
+def show_outlook(foreseen: Any, numbers: bool) -> None:
+    """What a fit would promise and could cost, on the terminal."""
+    noise = foreseen.noise
+    lines = [
+        ("table", f"{foreseen.rows:,} rows of {foreseen.features:,} numbers"),
+        ("promise", str(foreseen.guarantee)),
+        ("theorem", foreseen.guarantee.theorem),
+        ("noise", f"{noise.kind}, scale {noise.scale:.4g}, in {_place(foreseen.method)}"),
+    ]
+    if foreseen.alpha is not None:
+        lines.append(("regularisation", f"alpha {foreseen.alpha:.4g}"))
+    if foreseen.steps is not None:
+        lines.append(("path", f"{foreseen.steps} points, {foreseen.steps - 1} private steps"))
+    if foreseen.weight_deviation is not None:
+        exactly = "" if foreseen.method == "output" else "at most "
+        lines.append(("a weight's noise", f"standard error {exactly}{foreseen.weight_deviation:.3g}"))
+    if foreseen.lost is not None:
+        low, high = foreseen.lost
+        cost = (
+            f"{low:.2g} to {high:.2g} in root mean squared error"
+            if numbers
+            else (f"{100 * low:.2g} to {100 * high:.2g} points of accuracy")
+        )
+        lines.append(("rough cost", f"{cost} (an easy table to a hard one; no bound)"))
+    if foreseen.excess is not None:
+        how = "in the mean" if foreseen.method == "path" else "with probability 95%"
+        lines.append(("proven", f"mean loss within {foreseen.excess:.3g} of its least value, {how}"))
+    show(lines)
+
+
+def _place(method: str) -> str:
+    return {"objective": "the objective", "output": "the result", "path": "every choice of a column"}[method]
+
+
+def _release(job: Any, file: Any, output: Path, ledger: Any, purpose: str, memory: float, as_json: bool) -> None:
+    from epsilearn.ledger import Held
+    from epsilearn.release_folder import write_release
+    from epsilearn.whole_files import whole_folder
+
+    held = Held(ledger, purpose)
+    with _ending_cleanly(), whole_folder(output) as (folder, finish):
+        with _waiting("reading and fitting", as_json):
+            released = job.run(file, held, memory)
+            # Read after the debit; the delivery that is still to come moves no budget.
+            balance = None if ledger is None else ledger.balance()
+            write_release(folder, job, released, balance)
+        with _uninterrupted():
+            finish()
+            _note_delivery(held, output)
+    _show_release(released, output, balance, as_json)
+
+
+def _note_delivery(held: Any, output: Path) -> None:
+    try:
+        held.arrived()
+    except EpsilearnError as error:
+        raise LedgerError(
+            f"the model is in {output} and its debit stands, but the ledger could not note the delivery: {error}"
+        ) from None
+
+
+def _show_release(released: Any, output: Path, balance: Any, as_json: bool) -> None:
+    if as_json:
+        print_json({"output": str(output), "guarantee": released.guarantee.to_dict(), "settings": released.settings})
+        return
+    lines = [("promise", str(released.guarantee)), ("theorem", released.guarantee.theorem)]
+    if balance is not None:
+        stamp = released.guarantee.ledger
+        lines.append(
+            ("ledger", f"{stamp.dataset}, entry {stamp.entry}; epsilon {balance.remaining_epsilon:g} remaining")
+        )
+    lines += [(name, str(output / name)) for name in ("model.json", "report.html", "guarantee.json")]
+    show(lines)
+
+
+@contextmanager
+def _ending_cleanly() -> Iterator[None]:
+    """A request to end (SIGTERM) is an interruption like Ctrl-C: nothing half-written stays."""
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Between a folder that has its name and a ledger that knows of it, interruptions wait."""
+    signals = {signal.SIGINT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _waiting(what: str, quiet: bool) -> Iterator[None]:
+    """Something moves on the data holder's terminal while they wait; nothing of it is written down."""
+    from rich.console import Console
+
+    terminal = Console(stderr=True)
+    if quiet or not terminal.is_terminal:
+        yield
+        return
+    with terminal.status(what):
+        yield
+
+
+@app.command()
+def plan(
+    rows: Annotated[int, typer.Option(help="How many rows there would be.")],
+    features: Annotated[int, typer.Option(help="How many numbers a row would have, categories counted singly.")],
+    epsilon: Epsilon,
+    delta: Delta = 0.0,
+    model: Model = "logistic",
+    classes: Annotated[int, typer.Option(help="How many classes the target has.")] = 2,
+    target_bound: Annotated[float, typer.Option(help="Half the target's range, for linear and lasso.")] = 1.0,
+    norm: Annotated[
+        float | None, typer.Option(help="The length of the longest row; sqrt(features) if left out.")
+    ] = None,
+    rows_per_person: Annotated[int, typer.Option(help="How many rows one person may have.")] = 1,
+    alpha: Alpha = "auto",
+    method: Method = "objective",
+    radius: Radius = None,
+    loss: Annotated[
+        float, typer.Option(help="The cost to find the number of rows for; 0.01 is a point of accuracy.")
+    ] = 0.01,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a fit would promise and cost, and how many rows it would need, without any table."""
+    from epsilearn.checks import check_choice, check_integer
+    from epsilearn.outlook import outlook, rows_for
+
+    check_choice("--model", model, ("logistic", "svm", "linear", "lasso", "sparse-logistic"))
+    check_integer("--features", features)
+    estimator = _plain_estimator(
+        model, classes, target_bound, norm or features**0.5, radius,
+        {"epsilon": epsilon, "delta": delta, "rows_per_person": rows_per_person},
+        {"alpha": strength(alpha), "method": method},
+    )  # fmt: skip
+    foreseen = outlook(estimator, rows, features)
+    needed = None
+    if foreseen.lost is not None:
+        needed = [rows_for(estimator, features, loss, which) for which in (0, 1)]
+    if as_json:
+        print_json({**foreseen.to_dict(), "rows_needed": needed, "for_loss": loss})
+        return
+    numbers = model in ("linear", "lasso")
+    show_outlook(foreseen, numbers)
+    if needed is not None:
+        what = f"{loss:g} of error" if numbers else f"{100 * loss:g} points of accuracy"
+        show([("rows needed", f"about {needed[0]:,} to {needed[1]:,} to lose {what} (an easy table to a hard one)")])
+
+
+def _plain_estimator(
+    model: str, classes: int, target_bound: float, norm: float, radius: float | None, budget: dict[str, Any],
+    way: dict[str, Any],
+) -> Any:  # fmt: skip
+    from epsilearn import Lasso, LinearRegression, LinearSVC, LogisticRegression, SparseLogisticRegression
+    from epsilearn.checks import check_integer
+
+    labels = range(check_integer("--classes", classes, least=2))
+    if model == "linear":
+        return LinearRegression(data_norm=norm, target_bound=target_bound, **budget, **way)
+    if model == "lasso":
+        return Lasso(
+            feature_bound=1.0, target_bound=target_bound, radius=radius or target_bound, fit_intercept=True, **budget
+        )
+    if model == "sparse-logistic":
+        return SparseLogisticRegression(
+            feature_bound=1.0, radius=radius or 10.0, classes=labels, fit_intercept=True, **budget
+        )
+    kind = LogisticRegression if model == "logistic" else LinearSVC
+    return kind(data_norm=norm, classes=labels, **budget, **way)

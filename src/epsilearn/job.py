@@ -1,0 +1,224 @@
+"""The main job: from a table and its schema to a released model.
+
+`Job` is everything that is decided before the table is opened. `Job.outlook` says what it would promise; `Job.run` does
+it: read and check every row, debit, fit, and hand over a model that stands by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
+from epsilearn.encoding import Encoding, read_rows
+from epsilearn.errors import InvalidInput
+from epsilearn.files import TableFile
+from epsilearn.kernel import RBF, Kernel, LandmarkClassifier, LandmarkRegressor, Polynomial
+from epsilearn.lasso import Lasso, SparseLogisticRegression
+from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
+from epsilearn.mechanisms.release import Spender
+from epsilearn.outlook import Outlook, outlook
+from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel
+from epsilearn.schema import Column, Schema
+
+__all__ = ["Job", "public_landmarks"]
+
+Array = NDArray[np.float64]
+
+CLASSIFIERS, REGRESSORS = ("logistic", "svm", "sparse-logistic", "landmark"), ("linear", "lasso", "landmark")
+KERNELS = ("rbf", "polynomial")
+_LANDMARKS = 500
+_MEMORY = 4 * 2.0**30
+_SEED = 0  # of the landmarks that are drawn; they are public
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything that is decided before the table is opened.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is public about the table, with every column of it.
+    target : str
+        The column to predict.
+    model : {"logistic", "svm", "linear", "lasso", "sparse-logistic", "landmark"}
+        What to fit.
+    epsilon, delta : float
+        The budget, per person.
+    alpha : float or "auto"
+        The regularisation.
+    method : {"objective", "output"}
+        Where the noise goes; sparse models have their own way.
+    radius : float, optional
+        Of the l1 ball of sparse models. By default 10 for classes, and half the target's range for numbers.
+    kernel : {"rbf", "polynomial"}
+        Of landmark models: exp(-g ||x - y||**2) with g = 1/columns, or (<x, y> + norm**2)**3.
+    landmarks : array, optional
+        Public rows, encoded. By default 500 are drawn uniformly from what the schema allows.
+
+    Examples
+    --------
+    >>> from epsilearn.schema import Schema
+    >>> columns = {"age": {"bounds": [0, 120]}, "died": {"categories": ["no", "yes"]}}
+    >>> job = Job(Schema.from_dict({"version": 1, "columns": columns}), "died", "logistic", epsilon=1.0)
+    >>> print(job.outlook(30_000).guarantee)
+    epsilon = 1, per record, replace-one
+    """
+
+    schema: Schema
+    target: str
+    model: str = "logistic"
+    epsilon: float = 1.0
+    delta: float = 0.0
+    alpha: float | str = "auto"
+    method: str = "objective"
+    radius: float | None = None
+    kernel: str = "rbf"
+    landmarks: Any = None
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.model, tuple(MODELS))
+        check_choice("method", self.method, ("objective", "output"))
+        check_choice("kernel", self.kernel, KERNELS)
+        check_budget(self.epsilon, self.delta)
+        column = self.schema.check_target(self.target)
+        _check_task(self.model, column)
+        if self.schema.sparse and self.model == "landmark" and self.landmarks is None:
+            raise InvalidInput("a landmark model of numbered columns needs a file of public landmarks")
+
+    @property
+    def encoding(self) -> Encoding:
+        return Encoding(self.schema, self.target)
+
+    def outlook(self, rows: int) -> Outlook:
+        """What a fit to so many rows would promise and could cost, without a look at any of them."""
+        return outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
+
+    def run(self, file: TableFile, ledger: Spender | None = None, memory: float = _MEMORY) -> ReleasedModel:
+        """Read and check every row, debit, fit, and hand over the released model.
+
+        Parameters
+        ----------
+        file : TableFile
+            Where the rows are.
+        ledger : Ledger, optional
+            Debited after the last row has been checked, and before any noise is drawn.
+        memory : float
+            How many bytes the encoded table may take.
+        """
+        X, y = read_rows(file, self.encoding, memory)
+        return self.fit(X, y, ledger)
+
+    def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None) -> ReleasedModel:
+        """Fit encoded rows: debit, noise, solve, release."""
+        estimator = self.estimator(ledger)
+        with warnings.catch_warnings():
+            # What is worth saying has been said by the schema; a warning of some library could depend on the rows.
+            warnings.simplefilter("ignore")
+            estimator.fit(X, y)
+        return self._released(estimator, X.shape[0])
+
+    def estimator(self, ledger: Spender | None = None) -> Any:
+        """The estimator that does the job, with every public number set."""
+        column, norm = self.schema.columns[self.target], self.schema.length(self.target)
+        options: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rows_per_person": self.schema.rows_per_person,
+            "ledger": ledger,
+        }
+        if column.categories is not None:
+            options["classes"] = range(len(column.categories))
+        else:
+            options["target_bound"] = column.bounds
+        if self.model in ("lasso", "sparse-logistic"):
+            options |= {"radius": self._radius(column), "feature_bound": 1.0, "data_norm": self.schema.norm}
+            return (Lasso if self.model == "lasso" else SparseLogisticRegression)(fit_intercept=True, **options)
+        options |= {"alpha": self.alpha, "method": self.method}
+        if self.model == "landmark":
+            kind = LandmarkRegressor if column.categories is None else LandmarkClassifier
+            return kind(kernel=self._kernel(norm), landmarks=self._landmarks(), **options)
+        kinds = {"logistic": LogisticRegression, "svm": LinearSVC, "linear": LinearRegression}
+        return kinds[self.model](data_norm=norm, **options)
+
+    def _radius(self, column: Column) -> float:
+        if self.radius is not None:
+            return check_positive("radius", self.radius)
+        return 10.0 if column.bounds is None else (column.bounds[1] - column.bounds[0]) / 2
+
+    def _kernel(self, norm: float) -> Kernel:
+        if self.kernel == "rbf":
+            return RBF(1 / norm**2)
+        return Polynomial(degree=3, constant=norm**2, data_norm=norm)
+
+    def _landmarks(self) -> Array:
+        rows = public_landmarks(self.encoding) if self.landmarks is None else self.landmarks
+        return _within(rows, self.schema.length(self.target))
+
+    def _released(self, estimator: Any, rows: int) -> ReleasedModel:
+        settings: dict[str, float] = {"rows": rows}
+        for name, attribute in (("alpha", "alpha_"), ("steps", "n_steps_")):
+            if hasattr(estimator, attribute):
+                settings[name] = getattr(estimator, attribute)
+        if hasattr(estimator, "radius"):
+            settings["radius"] = estimator.radius
+        weights: LinearWeights | LandmarkWeights
+        coefficients = np.atleast_2d(estimator.coef_)
+        if self.model == "landmark":
+            shift = np.full(len(coefficients), float(estimator._shift))
+            weights = LandmarkWeights(estimator._features_, coefficients, shift, self.schema.length(self.target))
+        else:
+            weights = LinearWeights(coefficients, np.atleast_1d(estimator.intercept_).astype(float), self._norm())
+        return ReleasedModel(
+            self.model, self.target, self.schema, weights, estimator.guarantee_, estimator.noise_,
+            "path" if self.model in ("lasso", "sparse-logistic") else self.method, settings,
+        )  # fmt: skip
+
+    def _norm(self) -> float | None:
+        """The length rows are scaled down to; sparse models leave them alone unless the schema asks for it."""
+        if self.model in ("lasso", "sparse-logistic"):
+            return self.schema.norm
+        return self.schema.length(self.target)
+
+
+def _check_task(model: str, column: Column) -> None:
+    if column.categories is None and model not in REGRESSORS:
+        raise InvalidInput(
+            f"model {model!r} tells classes apart, and the target is a number; choose {', '.join(REGRESSORS)}, or "
+            "declare categories for it"
+        )
+    if column.categories is None:
+        return
+    if model not in CLASSIFIERS:
+        raise InvalidInput(
+            f"model {model!r} predicts numbers, and the target has categories; choose {', '.join(CLASSIFIERS)}"
+        )
+    if len(column.categories) > 2 and model in ("svm", "sparse-logistic"):
+        raise InvalidInput(f"model {model!r} tells two classes apart, and the target has more; choose logistic")
+
+
+def public_landmarks(encoding: Encoding, count: int = _LANDMARKS) -> Array:
+    """Points drawn from what the schema allows, each column by itself and uniformly; the same each time."""
+    chance = np.random.default_rng(_SEED)
+    blocks = []
+    for name in encoding.schema.features(encoding.target):
+        column = encoding.schema.columns[name]
+        if column.categories is None:
+            blocks.append(chance.uniform(-1, 1, size=(count, 1)))
+        else:
+            blocks.append(np.eye(column.width)[chance.integers(column.width, size=count)])
+    return np.hstack(blocks)
+
+
+def _within(rows: Any, norm: float) -> Array:
+    """Public points no longer than private ones are made."""
+    dense = np.asarray(rows.todense()) if hasattr(rows, "todense") else np.asarray(rows, np.float64)
+    lengths = np.maximum(np.linalg.norm(dense, axis=1), math.ulp(0.0))
+    shortened: Array = dense * np.minimum(1.0, norm * (1 - 1e-9) / lengths)[:, None]
+    return shortened

@@ -1,0 +1,156 @@
+"""What a fit would promise and could be expected to cost, before anybody opens the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from epsilearn.calibration.expectation import EASY, HARD, Signal, accuracy_lost, error_added
+from epsilearn.calibration.fit import FitNoise
+from epsilearn.calibration.learning import excess_risk_bound
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.losses import Loss
+from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.path_plan import PathPlan
+
+__all__ = ["Outlook", "outlook", "rows_for"]
+
+_MOST_ROWS = 10**12
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A fit, foreseen from public numbers.
+
+    Attributes
+    ----------
+    rows, features : int
+        The size of the table, as numbers.
+    guarantee : Guarantee
+        What would be promised.
+    noise : NoiseLaw
+        The law of the noise.
+    method : str
+        Where it goes: "objective", "output", or "path" for models found step by step.
+    alpha : float or None
+        The regularisation that would be used.
+    steps : int or None
+        The points of the path.
+    weight_deviation : float or None
+        A coefficient's deviation by the noise: exact for noise on the result, otherwise the bound sd(b)/(n alpha),
+        since the exact one would pass through the private Hessian.
+    excess : float or None
+        How far above its least value the mean loss can end: with probability 0.95 over the noise; for a path, in the
+        mean.
+    lost : (float, float) or None
+        What privacy may cost, on an easy table and on a hard one: in accuracy, or in root mean squared error.
+    """
+
+    rows: int
+    features: int
+    guarantee: Guarantee
+    noise: NoiseLaw
+    method: str
+    alpha: float | None = None
+    steps: int | None = None
+    weight_deviation: float | None = None
+    excess: float | None = None
+    lost: tuple[float, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "features": self.features,
+            "guarantee": self.guarantee.to_dict(),
+            "noise": {"kind": self.noise.kind, "scale": self.noise.scale, "deviation": self.noise.deviation},
+            "method": self.method,
+            "alpha": self.alpha,
+            "steps": self.steps,
+            "weight_deviation": self.weight_deviation,
+            "excess": self.excess,
+            "lost": None if self.lost is None else list(self.lost),
+        }
+
+
+def outlook(estimator: Any, rows: int, features: int) -> Outlook:
+    """What fitting this estimator to a table of this size would promise and cost.
+
+    Parameters
+    ----------
+    estimator : LogisticRegression, LinearSVC, LinearRegression, Lasso, SparseLogisticRegression or a landmark model
+        With its public bounds, and classes where it is a classifier.
+    rows, features : int
+        The size of the table.
+
+    Returns
+    -------
+    Outlook
+
+    Examples
+    --------
+    >>> from epsilearn import LogisticRegression
+    >>> found = outlook(LogisticRegression(data_norm=1.0, classes=[0, 1], epsilon=1.0), 30_000, 20)
+    >>> found.method, found.noise.kind, 0 < found.lost[0] < found.lost[1] < 0.5
+    ('objective', 'k-norm', True)
+    """
+    plan = estimator.plan(rows=rows, features=features)
+    if isinstance(plan, PathPlan):
+        return Outlook(rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=plan.excess_bound)
+    loss, norm = plan.loss, plan.table.norm
+    noise = FitNoise(
+        plan.method, plan.law.kind == "gaussian", plan.law.dimension, plan.strength, plan.law.scale, plan.certificate
+    )
+    columns = plan.table.columns
+    bound = excess_risk_bound(
+        loss=loss, rows=rows, columns=columns, alpha=plan.strength, epsilon=estimator.epsilon, delta=estimator.delta,
+        method=plan.method, row_norm=norm, rows_per_person=estimator.rows_per_person,
+    )  # fmt: skip
+    deviation = plan.law.deviation if plan.method == "output" else plan.law.deviation / (rows * plan.strength)
+    return Outlook(
+        rows,
+        features,
+        plan.promise,
+        plan.law,
+        plan.method,
+        alpha=plan.strength,
+        weight_deviation=deviation,
+        excess=bound.tight,
+        lost=tuple(_lost(noise, rows, columns, norm, loss, signal) for signal in (EASY, HARD)),  # type: ignore[arg-type]
+    )
+
+
+def _lost(noise: FitNoise, rows: int, columns: int, norm: float, loss: Loss, signal: Signal) -> float:
+    if loss.classifies:
+        return accuracy_lost(noise, rows, columns, norm, signal)
+    return error_added(noise, rows, columns, norm, float(loss.target_bound), signal)  # type: ignore[attr-defined]
+
+
+def rows_for(estimator: Any, features: int, cost: float, which: int) -> int:
+    """The least number of rows, to three digits, for which what privacy may cost is at most ``cost``.
+
+    ``which`` is 0 for an easy table and 1 for a hard one.
+    """
+
+    def enough(rows: int) -> bool:
+        found = outlook(estimator, rows, features).lost
+        assert found is not None
+        return found[which] <= cost
+
+    return _least(enough)
+
+
+def _least(enough: Callable[[int], bool]) -> int:
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > _MOST_ROWS:
+            raise InvalidInput(
+                "no number of rows up to a million million is enough; allow more loss, or a larger epsilon"
+            )
+    while high > 1.002 * low + 1:
+        middle = math.isqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
