@@ -7,7 +7,7 @@ schema does not allow is an error that names the column and quotes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,11 +247,13 @@ def _positions(column: Any, specification: Column, kind: Any, label: str) -> NDA
     return np.asarray(found.to_numpy()).astype(np.int64)
 
 
-def read_rows(file: TableFile, encoding: Encoding, memory: float) -> tuple[Any, NDArray[Any]]:
+def read_rows(
+    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None = None
+) -> tuple[Any, NDArray[Any]]:
     """All rows of a file as a matrix and their targets, never holding more of the file than a few thousand rows.
 
     ``memory`` is how many bytes the matrix may take; a larger table is refused, and the error says how large is too
-    large.
+    large. ``progress`` is told how many rows have been read.
     """
     schema = encoding.schema
     if schema.sparse:
@@ -262,7 +264,7 @@ def read_rows(file: TableFile, encoding: Encoding, memory: float) -> tuple[Any, 
 
         blocks = [(encoding.matrix(X), encoding.targets(pa.table({SPARSE_TARGET: y})))] if X.shape[0] else []
     else:
-        blocks = list(_blocks(file, encoding, memory))
+        blocks = list(_blocks(file, encoding, memory, progress))
     if not blocks:
         raise InvalidInput(f"{file.path.name} has no rows; there must be at least one")
     rows = sum(len(y) for _, y in blocks)
@@ -272,7 +274,9 @@ def read_rows(file: TableFile, encoding: Encoding, memory: float) -> tuple[Any, 
     return (sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)), targets
 
 
-def _blocks(file: TableFile, encoding: Encoding, memory: float) -> Iterator[tuple[Any, NDArray[Any]]]:
+def _blocks(
+    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None
+) -> Iterator[tuple[Any, NDArray[Any]]]:
     most, rows = int(memory / encoding.bytes_per_row), 0
     stated = encoding.schema.rows or file.rows() or 0
     columns = [*encoding.schema.features(encoding.target), encoding.target]
@@ -284,6 +288,8 @@ def _blocks(file: TableFile, encoding: Encoding, memory: float) -> Iterator[tupl
             raise InvalidInput(_too_large(file, encoding, most, memory))
         if table.num_rows:
             yield encoding.matrix(table), encoding.targets(table)
+        if progress is not None:
+            progress(rows)
 
 
 def _too_large(file: TableFile, encoding: Encoding, most: int, memory: float) -> str:

@@ -23,6 +23,7 @@ from epsilearn.lasso import Lasso, SparseLogisticRegression
 from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.mechanisms.release import Spender
 from epsilearn.outlook import Outlook, outlook
+from epsilearn.progress import reading
 from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel
 from epsilearn.schema import Column, Schema
 
@@ -100,7 +101,13 @@ class Job:
         """What a fit to so many rows would promise and could cost, without a look at any of them."""
         return outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
 
-    def run(self, file: TableFile, ledger: Spender | None = None, memory: float = _MEMORY) -> ReleasedModel:
+    def run(
+        self,
+        file: TableFile,
+        ledger: Spender | None = None,
+        memory: float = _MEMORY,
+        verbose: bool | None = None,
+    ) -> ReleasedModel:
         """Read and check every row, debit, fit, and hand over the released model.
 
         Parameters
@@ -111,13 +118,16 @@ class Job:
             Debited after the last row has been checked, and before any noise is drawn.
         memory : float
             How many bytes the encoded table may take.
+        verbose : bool, optional
+            Whether to show progress bars; by default on a terminal, after two seconds.
         """
-        X, y = read_rows(file, self.encoding, memory)
-        return self.fit(X, y, ledger)
+        with reading(verbose, self.schema.rows or file.rows()) as progress:
+            X, y = read_rows(file, self.encoding, memory, progress)
+        return self.fit(X, y, ledger, verbose)
 
-    def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None) -> ReleasedModel:
+    def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None, verbose: bool | None = None) -> ReleasedModel:
         """Fit encoded rows: debit, noise, solve, release."""
-        estimator = self.estimator(ledger)
+        estimator = self.estimator(ledger).set_params(verbose=verbose)
         with warnings.catch_warnings():
             # What is worth saying has been said by the schema; a warning of some library could depend on the rows.
             warnings.simplefilter("ignore")

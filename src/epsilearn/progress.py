@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["fitting", "stepping"]
+__all__ = ["fitting", "reading", "stepping"]
 
 _PATIENCE = 2.0  # seconds before a bar appears by itself
 
@@ -40,12 +40,19 @@ def stepping(verbose: bool | None, steps: int) -> Iterator[Callable[[int], None]
 
 
 @contextmanager
-def _bar(verbose: bool | None) -> Iterator[Callable[[float], None] | None]:
-    """What to tell the share done so far to."""
+def reading(verbose: bool | None, rows: int | None) -> Iterator[Callable[[int], None] | None]:
+    """Yield what a reader is to tell the number of rows read so far to; ``rows`` is how many there are, if known."""
+    with _bar(verbose, "reading") as show:
+        yield None if show is None else lambda read: show(min(read / rows, 1.0) if rows else None)
+
+
+@contextmanager
+def _bar(verbose: bool | None, what: str = "fitting") -> Iterator[Callable[[float | None], None] | None]:
+    """What to tell the share done so far to; None where nobody knows it."""
     if verbose is False or (verbose is None and not sys.stderr.isatty()):
         yield None
         return
-    bar = _Bar(time.monotonic() + (0.0 if verbose else _PATIENCE))
+    bar = _Bar(what, time.monotonic() + (0.0 if verbose else _PATIENCE))
     try:
         yield bar.show
     finally:
@@ -70,17 +77,17 @@ class _Digits:
 class _Bar:
     """A bar that appears after a while."""
 
-    def __init__(self, appears: float) -> None:
-        self._appears = appears
+    def __init__(self, what: str, appears: float) -> None:
+        self._what, self._appears = what, appears
         self._progress: Progress | None = None
 
-    def show(self, share: float) -> None:
+    def show(self, share: float | None) -> None:
         if self._progress is None:
             if time.monotonic() < self._appears:
                 return
             self._progress = _progress()
-            self._task = self._progress.add_task("fitting", total=1.0)
-        self._progress.update(self._task, completed=share)
+            self._task = self._progress.add_task(self._what, total=None if share is None else 1.0)
+        self._progress.update(self._task, completed=share or 0.0)
 
     def close(self) -> None:
         if self._progress is not None:

@@ -181,15 +181,26 @@ def _release(job: Any, file: Any, output: Path, ledger: Any, purpose: str, memor
 
     held = Held(ledger, purpose)
     with _ending_cleanly(), whole_folder(output) as (folder, finish):
-        with _waiting("reading and fitting", as_json):
-            released = job.run(file, held, memory)
-            # Read after the debit; the delivery that is still to come moves no budget.
-            balance = None if ledger is None else ledger.balance()
+        released = job.run(file, held, memory, False if as_json else None)
+        balance = _balance(ledger)
+        try:
             write_release(folder, job, released, balance)
-        with _uninterrupted():
-            finish()
-            _note_delivery(held, output)
+            with _uninterrupted():
+                finish()
+                _note_delivery(held, output)
+        except OSError as error:
+            raise EpsilearnError(f"cannot write {output}: {error.strerror}; a debit stands, not delivered") from None
     _show_release(released, output, balance, as_json)
+
+
+def _balance(ledger: Any) -> Any:
+    """The ledger after the debit; the delivery that is still to come moves no budget."""
+    if ledger is None:
+        return None
+    try:
+        return ledger.balance()
+    except EpsilearnError:  # what was paid for is written all the same
+        return None
 
 
 def _note_delivery(held: Any, output: Path) -> None:
@@ -238,19 +249,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _waiting(what: str, quiet: bool) -> Iterator[None]:
-    """Something moves on the data holder's terminal while they wait; nothing of it is written down."""
-    from rich.console import Console
-
-    terminal = Console(stderr=True)
-    if quiet or not terminal.is_terminal:
-        yield
-        return
-    with terminal.status(what):
-        yield
 
 
 @app.command()
