@@ -16,3 +16,17 @@ def test_words_are_learned_from_through_a_kernel_alone_and_asked_again(tmp_path,
     assert capsys.readouterr().out == first
     assert "epsilon = 2, delta = 1e-06" in first
     assert "994 more words" in first
+
+
+def test_the_demo_ends_with_a_promise_an_accuracy_and_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / "demo.py"))["main"]()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "What was promised: epsilon = 1, delta = 1e-06, per record, replace-one." in said
+    assert "without privacy" in said
+    assert "delivered" in said
+    for name in ("model/report.html", "model/model.json", "model/guarantee.json", "predictions.csv", "budget.db"):
+        assert (tmp_path / "demo-output" / name).stat().st_size
+    lines = (tmp_path / "demo-output" / "predictions.csv").read_text().splitlines()
+    assert len(lines) == 10_001
+    assert {line.split(",")[0] for line in lines[1:]} == {"no", "yes"}

@@ -98,10 +98,10 @@ def _meaning(model: ReleasedModel) -> str:
         "<h2>What epsilon means</h2>"
         "<p>A guessing game. Somebody knows every record but yours and is told that yours is one of two values. They "
         "see the model and guess.</p>"
-        f"<figure>{game_figure(meaning)}<figcaption>How often they can be right, whatever they compute. Without the "
-        "model it is 50%.</figcaption></figure>"
+        f'<div class="pair"><figure>{game_figure(meaning)}<figcaption>How often they can be right, whatever they '
+        "compute. Without the model it is 50%.</figcaption></figure>"
         f"<figure>{detection_figure(meaning)}<figcaption>No test for one record does better than this line: share of "
-        "records found, by share of false alarms.</figcaption></figure>"
+        "records found, by share of false alarms.</figcaption></figure></div>"
         f"{rest}"
     )
 
@@ -155,7 +155,7 @@ def _reading(model: ReleasedModel, foreseen: Outlook) -> str:
         towards = "A positive weight speaks for its class"
     text = (
         f"<p>{escape(towards)}. A number column runs from &minus;1 at its lower bound to 1 at its upper bound; a "
-        "category counts 1 where it applies.</p>"
+        "category counts 1 where it applies, and of one column's categories only the differences matter.</p>"
     )
     if foreseen.weight_deviation is None:
         return text + "<p>Columns were chosen one by one, each privately; most of the others have no weight at all.</p>"
