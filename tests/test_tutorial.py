@@ -30,7 +30,7 @@ def test_the_tutorial_runs_and_says_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / "demo.py"))["main"]()
     monkeypatch.chdir(tmp_path / "demo-output")
-    for module in ("common", "fit", "schema", "model"):
+    for module in ("common", "ledger", "model"):
         monkeypatch.setattr(f"epsilearn.cli.{module}.console", Console(highlight=False, width=200))
     capsys.readouterr()
     pages = commands()

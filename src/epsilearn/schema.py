@@ -350,7 +350,7 @@ class Schema:
         named = content.get("columns", {})
         if not isinstance(named, dict):
             raise InvalidInput("columns must be tables: [columns.NAME] for each column")
-        columns = {name: Column.from_dict(entry, f"column {one_line(name)}") for name, entry in named.items()}
+        columns = _columns(named)
         others = Others.from_dict(content["others"]) if "others" in content else None
         if not columns and others is None:
             raise InvalidInput("the schema names no column; add [columns.NAME] for each")
@@ -384,6 +384,20 @@ class Schema:
         except OSError as error:
             raise InvalidInput(f"cannot read the schema {path}: {error.strerror}") from None
         return cls.from_toml(text)
+
+
+def _columns(named: dict[str, Any]) -> dict[str, Column]:
+    """Each column; an error names the first that is not right, and says how many more there are."""
+    found, faults = {}, []
+    for name, entry in named.items():
+        try:
+            found[name] = Column.from_dict(entry, f"column {one_line(name)}")
+        except InvalidInput as error:
+            faults.append(str(error))
+    if faults:
+        more = f"; {len(faults) - 1} more columns are not right either" if len(faults) > 1 else ""
+        raise InvalidInput(faults[0] + more)
+    return found
 
 
 def _check_numbered(file: FileFormat, columns: Mapping[str, Column], others: Others | None) -> None:

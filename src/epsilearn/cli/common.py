@@ -17,7 +17,7 @@ from rich.table import Table
 from epsilearn.errors import InvalidInput
 from epsilearn.whole_files import whole_file
 
-__all__ = ["AsJson", "Dataset", "app", "complain", "console", "print_json", "reserved", "save_figure", "show"]
+__all__ = ["AsJson", "Dataset", "app", "complain", "console", "print_json", "reserved", "save_figure", "say", "show"]
 
 app = typer.Typer(
     name="epsilearn",
@@ -74,6 +74,11 @@ def save_figure(save: Callable[[Path], None], path: Path) -> None:
         save(path)
     except OSError as error:
         raise InvalidInput(f"cannot write the figure to {path}: {error.strerror}") from None
+
+
+def say(text: str) -> None:
+    """One line, however long, as it is."""
+    console.print(escape(text), soft_wrap=True)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, show
+from epsilearn.cli.common import AsJson, Dataset, app, print_json, say, show
 from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError
 
 __all__ = ["fit", "plan"]
@@ -137,7 +137,7 @@ def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
         show(
             [("ledger", f"{balance.dataset}: {balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining")]
         )
-    console.print("nothing was read but the header, and nothing was spent")
+    say("nothing was read but the header, and nothing was spent")
 
 
 def show_outlook(foreseen: Any, numbers: bool) -> None:

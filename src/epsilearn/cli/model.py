@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, reserved, show
+from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, reserved, say, show
 from epsilearn.errors import InvalidInput
 
 __all__ = ["evaluate", "export", "predict", "show_model"]
@@ -50,7 +50,7 @@ def predict(
             print(text.getvalue(), end="")
         else:
             write(text.getvalue())
-            console.print(f"{output}: {text.getvalue().count(chr(10)) - 1:,} predictions of {released.target}")
+            say(f"{output}: {text.getvalue().count(chr(10)) - 1:,} predictions of {released.target}")
 
 
 def _batches(model: Any, table: Path, *, targets: bool, without_target: bool = False) -> Iterator[tuple[Any, Any]]:
@@ -242,4 +242,4 @@ def export(
     content = convert(released)
     with reserved(path) as write:
         write(content)
-    console.print(f"{path}: {len(content):,} bytes")
+    say(f"{path}: {len(content):,} bytes")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from epsilearn.cli.common import AsJson, app, console, print_json, reserved, show
+from epsilearn.cli.common import AsJson, app, print_json, reserved, say, show
 from epsilearn.errors import InvalidInput
 
 __all__ = ["schema_app"]
@@ -63,7 +63,7 @@ def write(
         raise InvalidInput(f"{output} is there already; choose another name with -o, or take it away first")
     with reserved(output) as put:
         put(text)
-    console.print(f"{output}: {len(file.names())} columns to fill in; then: epsilearn schema check {output} {table}")
+    say(f"{output}: {len(file.names())} columns to fill in; then: epsilearn schema check {output} {table}")
 
 
 @schema_app.command("check")
@@ -97,7 +97,7 @@ def check(
         print_json(facts)
         return
     show([(name.replace("_", " "), "not stated" if fact is None else str(fact)) for name, fact in facts.items()])
-    console.print("the schema is complete" + ("" if table is None else f", and the header of {table.name} fits it"))
+    say("the schema is complete" + ("" if table is None else f", and the header of {table.name} fits it"))
 
 
 def opened(table: Path, schema: Any) -> Any:
