@@ -1,7 +1,7 @@
 """The main job: from a table and its schema to a released model.
 
-`Job` is everything that is decided before the table is opened. `Job.outlook` says what it would promise; `Job.run` does
-it: read and check every row, debit, fit, and hand over a model that stands by itself.
+`Job` is everything that is decided before the table is opened. `Job.outlook` says what it would promise. `Job.read`
+reads and checks every row; `Job.fit` debits, fits, and hands over a model that stands by itself.
 """
 
 from __future__ import annotations
@@ -101,32 +101,33 @@ class Job:
         """What a fit to so many rows would promise and could cost, without a look at any of them."""
         return outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
 
-    def run(
-        self,
-        file: TableFile,
-        ledger: Spender | None = None,
-        memory: float = _MEMORY,
-        verbose: bool | None = None,
-    ) -> ReleasedModel:
-        """Read and check every row, debit, fit, and hand over the released model.
+    def read(self, file: TableFile, memory: float = _MEMORY, verbose: bool | None = None) -> tuple[Any, NDArray[Any]]:
+        """Every row of a file, checked and encoded, and the targets; nothing has been spent when this returns.
 
         Parameters
         ----------
         file : TableFile
             Where the rows are.
-        ledger : Ledger, optional
-            Debited after the last row has been checked, and before any noise is drawn.
         memory : float
             How many bytes the encoded table may take.
         verbose : bool, optional
-            Whether to show progress bars; by default on a terminal, after two seconds.
+            Whether to show a progress bar; by default on a terminal, after two seconds.
         """
         with reading(verbose, self.schema.rows or file.rows()) as progress:
-            X, y = read_rows(file, self.encoding, memory, progress)
-        return self.fit(X, y, ledger, verbose)
+            return read_rows(file, self.encoding, memory, progress)
 
     def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None, verbose: bool | None = None) -> ReleasedModel:
-        """Fit encoded rows: debit, noise, solve, release."""
+        """Fit encoded rows: debit, noise, solve, release.
+
+        Parameters
+        ----------
+        X, y
+            What `read` returned.
+        ledger : Ledger, optional
+            Debited before any noise is drawn.
+        verbose : bool, optional
+            As for `read`.
+        """
         estimator = self.estimator(ledger).set_params(verbose=verbose)
         with warnings.catch_warnings():
             # What is worth saying has been said by the schema; a warning of some library could depend on the rows.

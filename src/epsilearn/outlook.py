@@ -151,6 +151,6 @@ def _least(enough: Callable[[int], bool]) -> int:
                 "no number of rows up to a million million is enough; allow more loss, or a larger epsilon"
             )
     while high > 1.002 * low + 1:
-        middle = math.isqrt(low * high)
+        middle = max(low + 1, math.isqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from epsilearn.errors import InvalidInput
 from epsilearn.job import Job
 from epsilearn.ledger import Balance
 from epsilearn.model_file import FILE_NAME, model_to_json
+from epsilearn.outlook import Outlook
 from epsilearn.released import ReleasedModel
 from epsilearn.report import report
 
-__all__ = ["write_release"]
+__all__ = ["Foreseen", "foresee", "write_release"]
 
 # Budgets at which the report shows what privacy may cost.
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
-def write_release(folder: Path, job: Job, model: ReleasedModel, balance: Balance | None) -> None:
+@dataclass(frozen=True)
+class Foreseen:
+    """What the report says besides the model: all of it known before anything is spent."""
+
+    outlook: Outlook
+    costs: tuple[tuple[float, float, float], ...]
+
+
+def foresee(job: Job, rows: int) -> Foreseen:
+    """The outlook of a job, and what privacy may cost at budgets around its own; from public numbers only."""
+    own = job.outlook(rows)
+    if own.lost is None:
+        return Foreseen(own, ())
+    found = [(job.epsilon, *own.lost)]
+    for epsilon in _EPSILONS:
+        if job.epsilon / 40 <= epsilon <= 40 * job.epsilon and epsilon != job.epsilon:
+            try:
+                lost = replace(job, epsilon=epsilon).outlook(rows).lost
+            except InvalidInput:  # a budget that this table cannot be fitted with
+                continue
+            assert lost is not None
+            found.append((epsilon, *lost))
+    return Foreseen(own, tuple(sorted(found)) if len(found) > 1 else ())
+
+
+def write_release(folder: Path, model: ReleasedModel, foreseen: Foreseen, balance: Balance | None) -> None:
     """Write ``model.json``, ``report.html`` and ``guarantee.json`` into a folder that is not yet anybody's."""
-    rows = int(model.settings["rows"])
     text = model_to_json(model)
-    digest = json.loads(text)["digest"]
-    page = report(model, job.outlook(rows), costs(job, rows), balance, digest)
+    page = report(model, foreseen.outlook, foreseen.costs, balance, json.loads(text)["digest"])
     (folder / FILE_NAME).write_text(text, encoding="utf-8")
     (folder / "guarantee.json").write_text(model.guarantee.to_json() + "\n", encoding="utf-8")
     (folder / "report.html").write_text(page, encoding="utf-8")
-
-
-def costs(job: Job, rows: int) -> list[tuple[float, float, float]]:
-    """What privacy may cost at several budgets around the job's own; public numbers only."""
-    from dataclasses import replace
-
-    budgets = sorted({*(epsilon for epsilon in _EPSILONS if _near(epsilon, job.epsilon)), job.epsilon})
-    found: list[tuple[float, float, float]] = []
-    for epsilon in budgets:
-        try:
-            lost: Any = replace(job, epsilon=epsilon).outlook(rows).lost
-        except InvalidInput:  # a budget that this table cannot be fitted with
-            continue
-        if lost is not None:
-            found.append((epsilon, *lost))
-    return found if len(found) > 1 else []
-
-
-def _near(epsilon: float, own: float) -> bool:
-    return own / 40 <= epsilon <= 40 * own

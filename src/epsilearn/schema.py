@@ -15,12 +15,13 @@ from typing import Any
 from epsilearn.checks import check_bounds, check_choice, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 
-__all__ = ["FORMATS", "Column", "FileFormat", "Others", "Schema", "one_line"]
+__all__ = ["FORMATS", "Column", "FileFormat", "Others", "Schema", "check_count", "one_line"]
 
 FORMATS = ("csv", "tsv", "parquet", "arrow", "libsvm")
 SPARSE_TARGET = "target"  # what the first field of a libsvm line is called
 _VERSION = 1
 _MOST_COLUMNS = 10_000_000
+_MOST_ROWS = 10**15
 
 Value = str | float | bool
 
@@ -318,7 +319,7 @@ class Schema:
             raise InvalidInput("two columns of the file have the same name; names must differ")
         unknown = [name for name in names if name not in self.columns]
         if not unknown:
-            return self
+            return replace(self, others=None)
         if self.others is None:
             # Not by name: in a file without a header the first line is somebody's record.
             raise InvalidInput(
@@ -359,7 +360,7 @@ class Schema:
         return cls(
             columns,
             others,
-            None if rows is None else check_integer("rows", rows),
+            None if rows is None else check_count("rows", rows),
             check_integer("rows_per_person", content.get("rows_per_person", 1)),
             None if norm is None else check_positive("norm", norm),
             file,
@@ -421,6 +422,14 @@ def _section(data: object, where: str, allowed: Iterable[str]) -> dict[str, Any]
     if unknown:
         raise InvalidInput(f"{where} has {one_line(unknown[0])}, which means nothing; expected {', '.join(allowed)}")
     return dict(data)
+
+
+def check_count(name: str, number: object) -> int:
+    """A number of rows or columns that a table can have."""
+    count = check_integer(name, number)
+    if count > _MOST_ROWS:
+        raise InvalidInput(f"{name} must be at most {_MOST_ROWS:,}")
+    return count
 
 
 def one_line(name: object) -> str:

@@ -57,7 +57,9 @@ def accuracy_lost(noise: FitNoise, rows: int, columns: int, row_norm: float, sig
     """
     curvature = float((_WEIGHTS / (2 * np.cosh(signal.spread * _GRID / 2)) ** 2).sum())
     kept, told, added = _seen(noise, rows, columns, row_norm, signal, curvature)
-    correlation = float((kept * told).sum()) / (signal.spread * math.sqrt(float((kept**2 * told).sum()) + added))
+    seen = signal.spread * math.sqrt(float((kept**2 * told).sum()) + added)
+    # With so much regularisation that nothing is left of any score, guessing is all there is.
+    correlation = float((kept * told).sum()) / seen if seen > 0 else 0.0
     return _accuracy(1.0, signal.spread) - _accuracy(correlation, signal.spread)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,8 @@ from epsilearn.cli.common import AsJson, Dataset, app, print_json, say, show
 from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError
 
 __all__ = ["fit", "plan"]
+
+_MOST_MEMORY = 1_000_000
 
 Model = Annotated[str, typer.Option(help="logistic, svm, linear, lasso, sparse-logistic or landmark.")]
 Epsilon = Annotated[float, typer.Option(help="The budget; smaller is more private.")]
@@ -37,7 +39,8 @@ def fit(
     radius: Radius = None,
     kernel: Annotated[str, typer.Option(help="Of landmark models: rbf or polynomial.")] = "rbf",
     landmarks: Annotated[
-        Path | None, typer.Option(help="A table of PUBLIC rows for landmark models; drawn from the schema if left out.")
+        Path | None,
+        typer.Option("--public-landmarks", help="PUBLIC rows for landmark models; by default drawn from the schema."),
     ] = None,
     ledger: Annotated[str | None, typer.Option(help="Debit this ledger (a file or a database URL).")] = None,
     dataset: Dataset = None,
@@ -50,19 +53,23 @@ def fit(
     """Fit a private model to a table and write it to a folder: model.json, report.html, guarantee.json."""
     from dataclasses import replace
 
-    from epsilearn.checks import check_integer, check_positive
     from epsilearn.cli.schema import opened
     from epsilearn.ledger import Ledger
-    from epsilearn.schema import Schema
+    from epsilearn.schema import Schema, check_count
 
     public = Schema.read(schema)
     if rows is not None:
-        if public.rows not in (None, check_integer("--rows", rows)):
+        if public.rows not in (None, check_count("--rows", rows)):
             raise InvalidInput(f"--rows says {rows:,}, and the schema says {public.rows:,}; mend one of them")
         public = replace(public, rows=rows)
-    check_positive("--memory", memory)
+    if not 0 < memory <= _MOST_MEMORY:
+        raise InvalidInput(f"--memory must be above 0 and at most {_MOST_MEMORY:,} GiB, got {memory:g}")
     file = opened(table, public)
     public = public if public.sparse else public.matched(file.names())
+    if landmarks is not None and landmarks.exists() and landmarks.samefile(table):
+        raise InvalidInput(
+            "the landmarks become part of the model, so they must be public rows, not those of the table"
+        )
     job = _job(public, target, model, epsilon, delta, alpha, method, radius, kernel, landmarks)
     budget = None if ledger is None else Ledger(ledger, dataset=dataset)
     if dry_run:
@@ -85,7 +92,7 @@ def _job(
     if model in ("lasso", "sparse-logistic") and (alpha != "auto" or method != "objective"):
         raise InvalidInput(f"--alpha and --method have no meaning for {model}, whose path has its own noise")
     if landmarks is not None and model != "landmark":
-        raise InvalidInput(f"--landmarks is for landmark models, and this is a {model} model")
+        raise InvalidInput(f"--public-landmarks is for landmark models, and this is a {model} model")
     points = None
     if landmarks is not None:
         schema.check_target(target)
@@ -176,15 +183,17 @@ def _place(method: str) -> str:
 
 def _release(job: Any, file: Any, output: Path, ledger: Any, purpose: str, memory: float, as_json: bool) -> None:
     from epsilearn.ledger import Held
-    from epsilearn.release_folder import write_release
+    from epsilearn.release_folder import foresee, write_release
     from epsilearn.whole_files import whole_folder
 
-    held = Held(ledger, purpose)
+    held, verbose = Held(ledger, purpose), False if as_json else None
     with _ending_cleanly(), whole_folder(output) as (folder, finish):
-        released = job.run(file, held, memory, False if as_json else None)
+        X, y = job.read(file, memory, verbose)
+        foreseen = foresee(job, X.shape[0])
+        released = job.fit(X, y, held, verbose)
         balance = _balance(ledger)
         try:
-            write_release(folder, job, released, balance)
+            write_release(folder, released, foreseen, balance)
             with _uninterrupted():
                 finish()
                 _note_delivery(held, output)
@@ -233,22 +242,26 @@ def _ending_cleanly() -> Iterator[None]:
     def interrupt(_number: int, _frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
+    with _handling(interrupt, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Between a folder that has its name and a ledger that knows of it, interruptions wait."""
-    signals = {signal.SIGINT, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    """Between a folder that gets its name and a ledger that hears of it nobody interrupts; little is left to do."""
+    with _handling(lambda _number, _frame: None, signal.SIGINT, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _handling(handler: Callable[[int, Any], None], *signals: signal.Signals) -> Iterator[None]:
+    # Not a mask: that is a thread's own, and the solver's threads would take the signal instead.
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @app.command()
@@ -273,11 +286,13 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say what a fit would promise and cost, and how many rows it would need, without any table."""
-    from epsilearn.checks import check_choice, check_integer
+    from epsilearn.checks import check_choice
     from epsilearn.outlook import outlook, rows_for
+    from epsilearn.schema import check_count
 
     check_choice("--model", model, ("logistic", "svm", "linear", "lasso", "sparse-logistic"))
-    check_integer("--features", features)
+    check_count("--features", features)
+    check_count("--rows", rows)
     estimator = _plain_estimator(
         model, classes, target_bound, norm or features**0.5, radius,
         {"epsilon": epsilon, "delta": delta, "rows_per_person": rows_per_person},

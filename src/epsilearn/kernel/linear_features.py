@@ -15,7 +15,7 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.features import FeatureMap, Fourier, Landmarks
 from epsilearn.kernel.kernels import Kernel
-from epsilearn.kernel.model import Array, KernelModel
+from epsilearn.kernel.model import PUBLIC_LANDMARKS, Array, KernelModel
 from epsilearn.linear import LogisticRegression
 from epsilearn.linear.classification import given_classes
 from epsilearn.linear.model import PrivateLinearModel
@@ -34,6 +34,8 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
 
     calibration = "tight"
     _features_: FeatureMap
+    # What the promise assumes of the points that the features rest on.
+    _public_points: tuple[str, ...] = ()
 
     def _map(self, rows: int, loss: Loss) -> FeatureMap:
         raise NotImplementedError
@@ -56,7 +58,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         points, target, loss, assumptions = self._records(X, y, unsupported)
         features = self._map(len(target), loss)
         self._features_ = features
-        weights = self._fit_weights(features.private_table(points), target, loss, assumptions)
+        weights = self._fit_weights(features.private_table(points), target, loss, (*assumptions, *self._public_points))
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
 
@@ -78,7 +80,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         loss, assumptions = twin._public_loss()
         twin._features_ = twin._map(rows, loss)
         table = erm.Table.exact(rows, twin._features_.columns, twin._public_bounds().norm)
-        made: erm.Plan = twin._planned(loss, table, assumptions)
+        made: erm.Plan = twin._planned(loss, table, (*assumptions, *self._public_points))
         return made
 
     def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
@@ -165,6 +167,8 @@ class LandmarkClassifier(_FeatureClassifier):
     True
     """
 
+    _public_points = (PUBLIC_LANDMARKS,)
+
     def __init__(
         self,
         *,
@@ -234,6 +238,8 @@ class LandmarkRegressor(_LinearInFeatures):
     >>> bool(model.score(X, y) > 0.8)
     True
     """
+
+    _public_points = (PUBLIC_LANDMARKS,)
 
     loss = "huber"
     classes = None

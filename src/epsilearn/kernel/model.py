@@ -24,10 +24,11 @@ from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
 
-__all__ = ["Array", "KernelLearner", "KernelModel"]
+__all__ = ["PUBLIC_LANDMARKS", "Array", "KernelLearner", "KernelModel"]
 
 Array = NDArray[np.float64]
 
+PUBLIC_LANDMARKS = "the landmarks are public"
 _LOSSES = ("logistic", "hinge", "huber")
 
 
@@ -202,6 +203,7 @@ class KernelLearner(KernelModel):
             "n is public",
             f"points are scaled to features of length at most {norm:g}",
             *([] if self.kernel_.takes_rows else ["the kernel is positive semi-definite, and as exact as declared"]),
+            *([] if self.landmarks is None else [PUBLIC_LANDMARKS]),
             *assumptions,
             "the solver reaches its certificate",
             FAIR_BITS,

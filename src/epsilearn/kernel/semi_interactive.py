@@ -124,7 +124,9 @@ random_state, verbose
         self.kernel_.check_public(points)
         function = Hypothesis(self.kernel_, problem.features)
         plan = (_plan_tight if self.calibration == "tight" else _plan_printed)(self, problem, function.gram(points))
-        promise = replace(plan.promise, assumptions=assumptions)
+        promise = replace(
+            plan.promise, assumptions=(*assumptions[:-1], "the public points are public", assumptions[-1])
+        )
         prepare_noise(self.kernel_.count(points), plan.law)
         with (
             fitting(self.verbose, problem.stability.certificate) as progress,
