@@ -152,7 +152,7 @@ def _plain(column: Any, written: FileFormat) -> Any:
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+    if str(column.type) in ("large_string", "string_view"):
         column = column.cast(pa.string())
     if not pa.types.is_string(column.type):
         return column

@@ -9,11 +9,10 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from epsilearn.columns import numbers_in
 from epsilearn.errors import InvalidInput
@@ -23,6 +22,7 @@ __all__ = ["TableFile", "read_column"]
 
 _ENDINGS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _ENDINGS |= {".libsvm": "libsvm", ".svmlight": "libsvm", ".svm": "libsvm"}
+T = TypeVar("T")
 _BATCH = 1 << 16
 _LONGEST_HEADER = 1 << 24  # bytes
 
@@ -65,22 +65,19 @@ class TableFile:
             return []
         if self.given is not None:
             return list(self.given)
-        with self._explained():
-            return _csv_names(self) if self._is_text else list(self._arrow_schema().names)
+        return self._explained(lambda: _csv_names(self) if self._is_text else list(self._arrow_schema().names))
 
     def types(self) -> list[str | None]:
         """What each column holds, from the header alone: "number", "text" or "boolean"; None where it does not say."""
         if self._is_text:
             return [None] * len(self.names())
-        with self._explained():
-            return [_type_name(kind) for kind in self._arrow_schema().types]
+        return self._explained(lambda: [_type_name(kind) for kind in self._arrow_schema().types])
 
     def rows(self) -> int | None:
         """How many rows there are, if the footer says so."""
         if self.format != "parquet":
             return None
-        with self._explained():
-            return int(_parquet_footer(self.path).num_rows)
+        return self._explained(lambda: int(_parquet_footer(self.path).num_rows))
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """Arrow tables of these columns, a few thousand rows at a time; all fields of a CSV file are texts.
@@ -94,20 +91,19 @@ class TableFile:
         read = {"parquet": _parquet_batches, "arrow": _arrow_batches}.get(self.format, _csv_batches)
         # Each step by itself: the caller's own errors, raised between two of them, are not this file's.
         found = read(self, columns)
-        while True:
-            with self._explained():
-                batch = next(found, None)
-            if batch is None:
-                return
+        while (batch := self._explained(lambda: next(found, None))) is not None:
             yield batch
 
     def sparse_rows(self, count: int, first: int) -> tuple[Any, Any]:
         """The rows of a libsvm file as a sparse matrix of ``count`` columns, and the first field of each line."""
         from sklearn.datasets import load_svmlight_file
 
-        with self._explained(), _opened(self.path) as file:
-            X, y = load_svmlight_file(file, n_features=count, zero_based=first == 0)
-        return X, y
+        def read() -> tuple[Any, Any]:
+            with _opened(self.path) as file:
+                X, y = load_svmlight_file(file, n_features=count, zero_based=first == 0)
+            return X, y
+
+        return self._explained(read)
 
     @property
     def _is_text(self) -> bool:
@@ -131,21 +127,16 @@ class TableFile:
                     f"{self.path.name} has no column {column!r} among its {len(names)}; the first line must name them"
                 )
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Whatever a reader says of a damaged file, without the value or the row that it quotes."""
-        fault = ""
+    def _explained(self, read: Callable[[], T]) -> T:
+        """What was read, or an error without the value or the row that a reader quotes of a damaged file."""
         try:
-            yield
-        except InvalidInput:
+            return read()
+        except (InvalidInput, MemoryError):
             raise
         except Exception as error:
-            if isinstance(error, MemoryError):
-                raise
             fault = _fault(self, error)
-        # Raised out here: the error that was caught carries the value along.
-        if fault:
-            raise InvalidInput(fault)
+        # Raised out here, and not from a context manager: an error raised while another is handled carries it along.
+        raise InvalidInput(fault)
 
 
 def read_column(path: str | Path, column: str, *, as_text: bool = False) -> Any:
@@ -321,6 +312,9 @@ def _count_lines(file: TableFile, columns: int) -> tuple[int, int]:
     lines = last = 0
     with _opened(file.path) as source:
         for lines, line in enumerate(source, start=1):
+            # A reader that takes it for the end of a line would count rows that are not there.
+            if b"\r" in line.rstrip(b"\r\n"):
+                raise InvalidInput(f"{file.path.name}, line {lines} holds a carriage return; take it out")
             if columns > 1 and not line.strip(b"\r\n"):
                 continue
             if lines > last + 1:

@@ -67,7 +67,10 @@ def skeleton(file: TableFile) -> str:
         return head + _SPARSE.format(target=SPARSE_TARGET)
     if file.format in ("csv", "tsv"):
         head += _TEXT_FILE.format(header=_word(file.given is None), strip=_word(False))
-    columns = zip(file.names(), file.types(), strict=True)
+    names = file.names()
+    if len(set(names)) != len(names) or "" in names:
+        raise InvalidInput("every column needs a name of its own; rename those that are equal or empty")
+    columns = zip(names, file.types(), strict=True)
     return head + "".join(f"\n[columns.{_key(name)}]\n{_CHOICES[kind]}" for name, kind in columns)
 
 

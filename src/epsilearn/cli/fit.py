@@ -294,7 +294,7 @@ def plan(
     check_count("--features", features)
     check_count("--rows", rows)
     estimator = _plain_estimator(
-        model, classes, target_bound, norm or features**0.5, radius,
+        model, classes, target_bound, features**0.5 if norm is None else norm, radius,
         {"epsilon": epsilon, "delta": delta, "rows_per_person": rows_per_person},
         {"alpha": strength(alpha), "method": method},
     )  # fmt: skip
@@ -324,11 +324,15 @@ def _plain_estimator(
         return LinearRegression(data_norm=norm, target_bound=target_bound, **budget, **way)
     if model == "lasso":
         return Lasso(
-            feature_bound=1.0, target_bound=target_bound, radius=radius or target_bound, fit_intercept=True, **budget
+            feature_bound=1.0,
+            target_bound=target_bound,
+            radius=target_bound if radius is None else radius,
+            fit_intercept=True,
+            **budget,
         )
     if model == "sparse-logistic":
         return SparseLogisticRegression(
-            feature_bound=1.0, radius=radius or 10.0, classes=labels, fit_intercept=True, **budget
+            feature_bound=1.0, radius=10.0 if radius is None else radius, classes=labels, fit_intercept=True, **budget
         )
     kind = LogisticRegression if model == "logistic" else LinearSVC
     return kind(data_norm=norm, classes=labels, **budget, **way)

@@ -86,9 +86,11 @@ def show_model(
     as_json: AsJson = False,
 ) -> None:
     """Show a released model: what was promised, the noise, the largest weights."""
+    from epsilearn.checks import check_integer
     from epsilearn.model_file import load
     from epsilearn.released import MODELS, LinearWeights
 
+    check_integer("--top", top, least=0)
     released = load(model)
     guarantee = released.guarantee
     if as_json:

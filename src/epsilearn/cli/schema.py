@@ -17,10 +17,10 @@ __all__ = ["schema_app"]
 class _WriteByDefault(TyperGroup):
     """``epsilearn schema TABLE`` is ``epsilearn schema write TABLE``."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
             args = ["write", *args]
-        return super().resolve_command(ctx, args)
+        return super().parse_args(ctx, args)
 
 
 schema_app = typer.Typer(cls=_WriteByDefault, help="What is public about a table: write a skeleton, check it.")
