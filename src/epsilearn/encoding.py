@@ -131,6 +131,8 @@ def read_values(column: Any, specification: Column, written: FileFormat, label: 
     """An Arrow column as numbers, or as positions among its categories; an error says what to do, and no value."""
     import pyarrow as pa
 
+    if not _is_sound(column):
+        raise InvalidInput(f"{label} is damaged: it holds texts that are not UTF-8, or points outside its dictionary")
     column = _plain(column, written)
     categories = specification.categories
     if categories is None:
@@ -143,6 +145,17 @@ def read_values(column: Any, specification: Column, written: FileFormat, label: 
     else:
         column, kind = _numbers(column, label), pa.float64()
     return _positions(_filled(column, specification.missing, label), specification, kind, label)
+
+
+def _is_sound(column: Any) -> bool:
+    """Whether what a file says of its own bytes is true, which readers do not check."""
+    import pyarrow as pa
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:  # whose text may quote a value
+        return False
+    return True
 
 
 def _plain(column: Any, written: FileFormat) -> Any:
@@ -313,7 +326,7 @@ def as_table(data: Any) -> Any:
         try:
             frame = hasattr(data, "iloc")
             table = pa.Table.from_pandas(data, preserve_index=False) if frame else pa.table(data)
-        except (pa.ArrowException, TypeError, ValueError):  # whose text may quote a value
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # whose text may quote a value
             table = None
     if table is None:
         raise InvalidInput("expected a table: a data frame, an Arrow table, or a dict from names to columns")

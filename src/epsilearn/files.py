@@ -57,7 +57,8 @@ class TableFile:
         kind = _kind_of(path, written.format)
         if _zipped(path) and kind in ("parquet", "arrow"):
             raise InvalidInput(f"{path.name}: a {kind} file is compressed inside, if at all; unzip it first")
-        return cls(path, kind, written.delimiter or ("\t" if kind == "tsv" else ","), None if written.header else names)
+        given = names if kind in ("csv", "tsv") and not written.header else None
+        return cls(path, kind, written.delimiter or ("\t" if kind == "tsv" else ","), given)
 
     def names(self) -> list[str]:
         """The columns' names, from the header alone."""
@@ -191,6 +192,8 @@ def _first_line(path: Path) -> bytes:
             byte = file.read(1)
             if not byte:
                 break
+            if unzip is not None and unzip.eof:
+                unzip = zlib.decompressobj(wbits=31)  # a file may be several, one after the other
             line += byte if unzip is None else unzip.decompress(byte)
             if b"\n" in line:
                 return bytes(line[: line.index(b"\n") + 1])
@@ -283,7 +286,7 @@ def _csv_batches(file: TableFile, columns: list[str]) -> Iterator[Any]:
         return "skip"
 
     reader = arrow_csv.open_csv(
-        file.path,
+        pa.input_stream(str(file.path), compression="gzip" if _zipped(file.path) else None),
         read_options=arrow_csv.ReadOptions(
             use_threads=False, column_names=names, skip_rows=0 if file.given is not None else 1
         ),

@@ -134,7 +134,7 @@ def _kind(value: object) -> str | None:
         return "boolean"
     if isinstance(value, str):
         return "text"
-    if isinstance(value, (int, float)) and value == value and abs(value) <= 2**53:  # noqa: PLR0124 - NaN is not equal
+    if isinstance(value, (int, float)) and value == value and abs(value) < 2**53:  # noqa: PLR0124 - NaN is not equal
         return "number"
     return None
 
