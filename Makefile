@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint format docs bench-noise clean
+.PHONY: demo test test-slow lint format notebooks docs bench-noise clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +37,14 @@ format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.installed-docs
+# Run from top to bottom, each into a page with its figures beside it; an error in a cell stops the build.
+NOTEBOOKS := $(wildcard docs/notebooks/*.ipynb)
+AS_PLAIN_TEXT := $(addprefix --NbConvertBase.display_data_priority=,image/svg+xml text/plain)
+notebooks: $(VENV)/.installed-docs
+	rm -rf $(NOTEBOOKS:.ipynb=.md) $(NOTEBOOKS:.ipynb=_files)
+	$(BIN)/python -m nbconvert --execute --to markdown $(AS_PLAIN_TEXT) $(NOTEBOOKS)
+
+docs: $(VENV)/.installed-docs notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench-noise: $(VENV)/.installed-bench

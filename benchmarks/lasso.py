@@ -229,7 +229,7 @@ def least_point(gram: np.ndarray, cross: np.ndarray, project: Callable[[np.ndarr
 
 
 def accuracy(load: Any, runs: int) -> dict[str, Any]:
-    """SparseLogisticRegression beside the l2 model at the same budget; see docs/lasso.md.
+    """SparseLogisticRegression beside the l2 model; see docs/estimators/sparse-logistic-regression.md.
 
     RCV1's bounds were chosen on the first four fifths of one order of its rows; the last fifth is the test part.
     """

@@ -21,7 +21,7 @@ from epsilearn.files import TableFile
 from epsilearn.preprocessing import BoundedScaler
 from epsilearn.schema import SPARSE_TARGET, Column, FileFormat, Schema, one_line
 
-__all__ = ["Encoding", "as_table", "read_rows"]
+__all__ = ["Encoding", "as_numbered", "as_table", "read_rows"]
 
 Array = NDArray[np.float64]
 _BYTES = {False: 8, True: 12}  # of one entry, in a dense and a sparse matrix
@@ -331,3 +331,11 @@ def as_table(data: Any) -> Any:
     if table is None:
         raise InvalidInput("expected a table: a data frame, an Arrow table, or a dict from names to columns")
     return table
+
+
+def as_numbered(data: Any) -> Any:
+    """A matrix of numbers, sparse or not, for a schema whose columns are numbered."""
+    found = data if sparse.issparse(data) else np.asarray(data)
+    if found.ndim != 2 or found.dtype.kind not in "biuf":
+        raise InvalidInput("expected a matrix of numbers, sparse or not, with the columns that the schema counts")
+    return found

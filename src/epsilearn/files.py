@@ -318,12 +318,22 @@ def _count_lines(file: TableFile, columns: int) -> tuple[int, int]:
             # A reader that takes it for the end of a line would count rows that are not there.
             if b"\r" in line.rstrip(b"\r\n"):
                 raise InvalidInput(f"{file.path.name}, line {lines} holds a carriage return; take it out")
+            if not _is_text(line):
+                raise InvalidInput(f"{file.path.name}, line {lines} is not UTF-8 text; convert the file first")
             if columns > 1 and not line.strip(b"\r\n"):
                 continue
             if lines > last + 1:
                 raise InvalidInput(f"{file.path.name}, line {last + 1} is empty; take it out")
             last = lines
     return lines, last - (file.given is None)
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:  # which holds the line
+        return False
+    return True
 
 
 def _check_lines(file: TableFile, broken: list[tuple[int | None, int]], width: int, lines: int, read: int) -> None:

@@ -18,6 +18,7 @@ __all__ = ["REPLACE_ONE", "Guarantee", "LedgerStamp"]
 
 REPLACE_ONE = "replace-one"
 _VERSION = 1
+_STAMP = {"dataset": str, "entry": int, "head": str}
 
 
 @dataclass(frozen=True)
@@ -194,5 +195,5 @@ def _check_types(content: dict[str, Any]) -> None:
     if not all(isinstance(a, str) for a in content["assumptions"]):
         raise InvalidInput("not a guarantee: assumptions must be texts")
     stamp = content["ledger"]
-    if stamp is not None and set(stamp) != {"dataset", "entry", "head"}:
-        raise InvalidInput("not a guarantee: the ledger's stamp is incomplete")
+    if stamp is not None and {name: type(value) for name, value in stamp.items()} != _STAMP:
+        raise InvalidInput("not a guarantee: the ledger's stamp is incomplete, or has a field of the wrong type")

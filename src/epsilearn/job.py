@@ -24,14 +24,13 @@ from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.mechanisms.release import Spender
 from epsilearn.outlook import Outlook, outlook
 from epsilearn.progress import reading
-from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel
+from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
 from epsilearn.schema import Column, Schema
 
 __all__ = ["Job", "public_landmarks"]
 
 Array = NDArray[np.float64]
 
-CLASSIFIERS, REGRESSORS = ("logistic", "svm", "sparse-logistic", "landmark"), ("linear", "lasso", "landmark")
 KERNELS = ("rbf", "polynomial")
 _LANDMARKS = 500
 _MEMORY = 4 * 2.0**30
@@ -89,7 +88,7 @@ class Job:
         check_choice("kernel", self.kernel, KERNELS)
         check_budget(self.epsilon, self.delta)
         column = self.schema.check_target(self.target)
-        _check_task(self.model, column)
+        check_task(self.model, column)
         if self.schema.sparse and self.model == "landmark" and self.landmarks is None:
             raise InvalidInput("a landmark model of numbered columns needs a file of public landmarks")
 
@@ -196,22 +195,6 @@ class Job:
         if self.model in ("lasso", "sparse-logistic"):
             return self.schema.norm
         return self.schema.length(self.target)
-
-
-def _check_task(model: str, column: Column) -> None:
-    if column.categories is None and model not in REGRESSORS:
-        raise InvalidInput(
-            f"model {model!r} tells classes apart, and the target is a number; choose {', '.join(REGRESSORS)}, or "
-            "declare categories for it"
-        )
-    if column.categories is None:
-        return
-    if model not in CLASSIFIERS:
-        raise InvalidInput(
-            f"model {model!r} predicts numbers, and the target has categories; choose {', '.join(CLASSIFIERS)}"
-        )
-    if len(column.categories) > 2 and model in ("svm", "sparse-logistic"):
-        raise InvalidInput(f"model {model!r} tells two classes apart, and the target has more; choose logistic")
 
 
 def public_landmarks(encoding: Encoding, count: int = _LANDMARKS) -> Array:

@@ -133,15 +133,25 @@ class Ledger:
 
         Returns the same guarantee stamped with its entry. Prefer `spend`, which also records the delivery.
         """
-        self._check_promise(guarantee)
         with self._store.writing(self.dataset, self._start) as book:
-            rule = book.header.rule
-            self._check_unit(guarantee, book.header)
-            totals = rule.add(book.totals, guarantee)
-            if not rule.admits(totals):
-                raise BudgetExceeded(self._refusal(guarantee, rule, book.totals, book.header))
+            totals = self._admitted(guarantee, book)
             entry = book.append("debit", self.who, purpose, guarantee.to_dict(), totals)
         return replace(guarantee, ledger=LedgerStamp(self.dataset, entry.number, entry.hash))
+
+    def check(self, guarantee: Guarantee) -> None:
+        """Raise what `debit` would raise at this moment; nothing is debited."""
+        with self._store.reading(self.dataset, self._start) as book:
+            self._admitted(guarantee, book)
+
+    def _admitted(self, guarantee: Guarantee, book: Book) -> Totals:
+        """The totals after this debit, if the rule admits it."""
+        self._check_promise(guarantee)
+        self._check_unit(guarantee, book.header)
+        rule = book.header.rule
+        totals = rule.add(book.totals, guarantee)
+        if not rule.admits(totals):
+            raise BudgetExceeded(self._refusal(guarantee, rule, book.totals, book.header))
+        return totals
 
     @contextmanager
     def spend(self, guarantee: Guarantee, purpose: str = "") -> Iterator[Guarantee]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epsilearn.checks import check_choice, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.kernel.kernels import RBF, Kernel, Polynomial
 from epsilearn.mechanisms.release import NoiseLaw
-from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel
+from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
 from epsilearn.schema import Schema
 
 __all__ = ["FILE_NAME", "load", "model_from_json", "model_to_json"]
@@ -121,10 +123,11 @@ def model_from_json(text: str) -> ReleasedModel:
         raise InvalidInput("not a model file of this version: fields are missing, or there are others")
     digest = content.pop("digest")
     try:
+        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
         if digest != _digest(content):
             raise InvalidInput("the file was changed after its release, as its digest tells; get the original")
         return _model(content)
-    except (KeyError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
+    except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         message = str(error) if isinstance(error, InvalidInput) else "a field has the wrong type or size"
         raise InvalidInput(f"not a model file: {message}") from None
 
@@ -139,21 +142,29 @@ def _model(content: dict[str, Any]) -> ReleasedModel:
     if kind not in MODELS:
         raise InvalidInput(f"it holds a model of an unknown kind, {str(kind)[:40]!r}")
     column = schema.check_target(target)
+    check_task(kind, column)
     outputs = len(column.categories) if column.categories is not None and len(column.categories) > 2 else 1
     weights = _weights(content["weights"], outputs, schema.width(target))
-    noise = content["noise"]
+    if isinstance(weights, LandmarkWeights) != (kind == "landmark"):
+        raise InvalidInput("its weights are not those of its kind of model")
+    method, ways = content["method"], ("path",) if kind in ("lasso", "sparse-logistic") else ("objective", "output")
+    check_choice("method", method, ways)
     settings = content["settings"]
     if not isinstance(settings, dict) or not all(type(number) in (int, float) for number in settings.values()):
         raise InvalidInput("settings must be numbers")
-    if type(noise["scale"]) not in (int, float) or type(noise["dimension"]) is not int:
-        raise InvalidInput("the noise has no scale")
-    law = NoiseLaw(str(noise["kind"]), float(noise["scale"]), noise["dimension"])
-    _ = law.deviation  # an unknown kind has none
+    law = _noise(content["noise"])
     guarantee = Guarantee.from_dict(content["guarantee"])
-    model = ReleasedModel(kind, target, schema, weights, guarantee, law, str(content["method"]), settings)
+    model = ReleasedModel(kind, target, schema, weights, guarantee, law, method, settings)
     if content["features"] != ([] if schema.sparse else model.encoding.names):
         raise InvalidInput("the features' names are not those of its schema")
     return model
+
+
+def _noise(data: dict[str, Any]) -> NoiseLaw:
+    law = NoiseLaw(data["kind"], _positive(data["scale"], "the noise's scale"), data["dimension"])
+    check_integer("the noise's dimension", law.dimension)
+    _ = law.deviation  # an unknown kind has none
+    return law
 
 
 def _weights_to_dict(weights: LinearWeights | LandmarkWeights) -> dict[str, Any]:
@@ -210,8 +221,11 @@ def _weights(data: dict[str, Any], outputs: int, width: int) -> LinearWeights | 
 
 
 def _kernel(data: dict[str, Any]) -> Kernel:
+    kind = _KERNELS[data["name"]]
     parameters = {name: value for name, value in data.items() if name != "name"}
-    kernel: Kernel = _KERNELS[data["name"]](**parameters)
+    if set(parameters) != {field.name for field in fields(kind)}:
+        raise InvalidInput("its kernel lacks a parameter, or has another")
+    kernel: Kernel = kind(**parameters)
     return kernel
 
 

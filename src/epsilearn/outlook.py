@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from epsilearn.calibration.expectation import EASY, HARD, Signal, accuracy_lost, error_added
 from epsilearn.calibration.fit import FitNoise
 from epsilearn.calibration.learning import excess_risk_bound
-from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
 from epsilearn.mechanisms.release import NoiseLaw
@@ -128,10 +126,10 @@ def _lost(noise: FitNoise, rows: int, columns: int, norm: float, loss: Loss, sig
     return error_added(noise, rows, columns, norm, float(loss.target_bound), signal)  # type: ignore[attr-defined]
 
 
-def rows_for(estimator: Any, features: int, cost: float, which: int) -> int:
+def rows_for(estimator: Any, features: int, cost: float, which: int) -> int | None:
     """The least number of rows, to three digits, for which what privacy may cost is at most ``cost``.
 
-    ``which`` is 0 for an easy table and 1 for a hard one.
+    ``which`` is 0 for an easy table and 1 for a hard one. None if a million million rows are not enough.
     """
 
     def enough(rows: int) -> bool:
@@ -139,17 +137,11 @@ def rows_for(estimator: Any, features: int, cost: float, which: int) -> int:
         assert found is not None
         return found[which] <= cost
 
-    return _least(enough)
-
-
-def _least(enough: Callable[[int], bool]) -> int:
     low, high = 1, 2
     while not enough(high):
         low, high = high, 2 * high
         if high > _MOST_ROWS:
-            raise InvalidInput(
-                "no number of rows up to a million million is enough; allow more loss, or a larger epsilon"
-            )
+            return None
     while high > 1.002 * low + 1:
         middle = max(low + 1, math.isqrt(low * high))
         low, high = (low, middle) if enough(middle) else (middle, high)

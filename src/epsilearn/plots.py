@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from epsilearn.whole_files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,10 +19,13 @@ if TYPE_CHECKING:
 
     from epsilearn.explanation import Explanation
 
-__all__ = ["BLUE", "GREY", "ORANGE", "explanation_figure", "house_style", "new_figure"]
+__all__ = [
+    "BLUE", "GREY", "INK", "ORANGE", "PALETTE", "band", "explanation_figure", "house_style", "new_figure", "save",
+]  # fmt: skip
 
-# Okabe and Ito's palette.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
+# Okabe and Ito's palette, without its yellow, which is too pale for lines on white; grey and ink for what is not data.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, ORANGE, GREY, INK = PALETTE[0], PALETTE[1], "#666666", "#222222"
 
 _STYLE: Any = {
     "font.size": 9,
@@ -28,11 +36,13 @@ _STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.edgecolor": GREY,
-    "axes.labelcolor": "#222222",
+    "axes.labelcolor": INK,
     "xtick.color": GREY,
     "ytick.color": GREY,
     "legend.frameon": False,
     "savefig.dpi": 160,
+    # The names inside an SVG follow from this word, not from chance.
+    "svg.hashsalt": "epsilearn",
     "figure.constrained_layout.use": True,
 }
 
@@ -56,6 +66,29 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
         FigureCanvasAgg(figure)
         axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     return figure, axes
+
+
+def band(axes: Axes, x: ArrayLike, middle: ArrayLike, reach: ArrayLike, *, color: str, **line: Any) -> None:
+    """A line, and around it a band of so much to either side.
+
+    On a logarithmic axis a band that reaches to zero or below ends at a thousandth of the line.
+    """
+    centre, spread = np.asarray(middle, dtype=np.float64), np.asarray(reach, dtype=np.float64)
+    low = centre - spread
+    if axes.get_yscale() == "log":
+        low = np.maximum(low, centre / 1000)
+    axes.fill_between(np.asarray(x), low, centre + spread, color=color, alpha=0.18, lw=0)
+    axes.plot(x, centre, color=color, **line)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure whole or not at all, in the format its name ends with; the same bytes for the same figure."""
+    kind = path.suffix.removeprefix(".")
+    metadata: Any = {"Date": None} if kind == "svg" else None
+    content = BytesIO()
+    with whole_file(path) as write, house_style():
+        figure.savefig(content, format=kind, metadata=metadata)
+        write(content.getvalue())
 
 
 def explanation_figure(meaning: Explanation) -> Figure:

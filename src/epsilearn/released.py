@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
 
-from epsilearn.encoding import Encoding, as_table
+from epsilearn.encoding import Encoding, as_numbered, as_table
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.rows.bounds import row_norms
-from epsilearn.schema import Schema
+from epsilearn.schema import Column, Schema
 
-__all__ = ["MODELS", "LandmarkWeights", "LinearWeights", "ReleasedModel"]
+__all__ = ["MODELS", "LandmarkWeights", "LinearWeights", "ReleasedModel", "check_task"]
 
 Array = NDArray[np.float64]
 
@@ -34,6 +34,7 @@ MODELS = {
     "sparse-logistic": "sparse logistic regression",
     "landmark": "kernel machine on public landmarks",
 }
+CLASSIFIERS, REGRESSORS = ("logistic", "svm", "sparse-logistic", "landmark"), ("linear", "lasso", "landmark")
 _WITHOUT_PROBABILITIES = ("svm",)
 
 
@@ -97,6 +98,23 @@ class LandmarkWeights:
         return self.features.scores(points, self.coefficients.T, inside) + self.intercept
 
 
+def check_task(model: str, column: Column) -> None:
+    """Refuse a kind of model that cannot predict this target."""
+    if column.categories is None and model not in REGRESSORS:
+        raise InvalidInput(
+            f"model {model!r} tells classes apart, and the target is a number; choose {', '.join(REGRESSORS)}, or "
+            "declare categories for it"
+        )
+    if column.categories is None:
+        return
+    if model not in CLASSIFIERS:
+        raise InvalidInput(
+            f"model {model!r} predicts numbers, and the target has categories; choose {', '.join(CLASSIFIERS)}"
+        )
+    if len(column.categories) > 2 and model in ("svm", "sparse-logistic"):
+        raise InvalidInput(f"model {model!r} tells two classes apart, and the target has more; choose logistic")
+
+
 @dataclass(frozen=True, eq=False)
 class ReleasedModel:
     """A private model that stands by itself: give it raw rows, as the schema describes them.
@@ -154,9 +172,8 @@ class ReleasedModel:
             Raw rows with the schema's columns; the target and columns that the schema ignores may be left out. A sparse
             matrix where the schema's columns are numbered.
         """
-        raw = table if self.schema.sparse else as_table(table)
-        rows = raw.shape[0]
-        if not rows:
+        raw = as_numbered(table) if self.schema.sparse else as_table(table)
+        if not raw.shape[0]:
             raise InvalidInput("the table has no rows; there must be at least one")
         return self.weights.scores(self.encoding.matrix(raw))
 

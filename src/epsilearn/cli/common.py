@@ -17,7 +17,19 @@ from rich.table import Table
 from epsilearn.errors import InvalidInput
 from epsilearn.whole_files import whole_file
 
-__all__ = ["AsJson", "Dataset", "app", "complain", "console", "print_json", "reserved", "save_figure", "say", "show"]
+__all__ = [
+    "AsJson",
+    "Dataset",
+    "app",
+    "complain",
+    "console",
+    "named_ledger",
+    "print_json",
+    "reserved",
+    "save_figure",
+    "say",
+    "show",
+]
 
 app = typer.Typer(
     name="epsilearn",
@@ -79,6 +91,17 @@ def save_figure(save: Callable[[Path], None], path: Path) -> None:
 def say(text: str) -> None:
     """One line, however long, as it is."""
     console.print(escape(text), soft_wrap=True)
+
+
+def named_ledger(url: str | None, dataset: str | None, purpose: str | None = None) -> Any:
+    """The ledger that is to be debited, or None; words about a ledger that was not named are a mistake."""
+    from epsilearn.ledger import Ledger
+
+    if url is not None:
+        return Ledger(url, dataset=dataset)
+    if dataset is not None or purpose is not None:
+        raise InvalidInput("--dataset and --purpose speak of a ledger; name it with --ledger, or leave them out")
+    return None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, print_json, say, show
+from epsilearn.cli.common import AsJson, Dataset, app, named_ledger, print_json, say, show
 from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError
 
 __all__ = ["fit", "plan"]
@@ -54,7 +54,6 @@ def fit(
     from dataclasses import replace
 
     from epsilearn.cli.schema import opened
-    from epsilearn.ledger import Ledger
     from epsilearn.schema import Schema, check_count
 
     public = Schema.read(schema)
@@ -71,7 +70,7 @@ def fit(
             "the landmarks become part of the model, so they must be public rows, not those of the table"
         )
     job = _job(public, target, model, epsilon, delta, alpha, method, radius, kernel, landmarks)
-    budget = None if ledger is None else Ledger(ledger, dataset=dataset)
+    budget = named_ledger(ledger, dataset, purpose)
     if dry_run:
         _foresee(job, public.rows or file.rows(), budget, as_json)
         return
@@ -87,10 +86,7 @@ def _job(
     from epsilearn.encoding import Encoding
     from epsilearn.job import Job
 
-    if radius is not None and model not in ("lasso", "sparse-logistic"):
-        raise InvalidInput(f"--radius is for lasso and sparse-logistic; a {model} model has none")
-    if model in ("lasso", "sparse-logistic") and (alpha != "auto" or method != "objective"):
-        raise InvalidInput(f"--alpha and --method have no meaning for {model}, whose path has its own noise")
+    _check_words(model, alpha, method, radius)
     if landmarks is not None and model != "landmark":
         raise InvalidInput(f"--public-landmarks is for landmark models, and this is a {model} model")
     points = None
@@ -98,6 +94,14 @@ def _job(
         schema.check_target(target)
         points = _public_rows(landmarks, Encoding(schema, target))
     return Job(schema, target, model, epsilon, delta, strength(alpha), method, radius, kernel, points)
+
+
+def _check_words(model: str, alpha: str, method: str, radius: float | None) -> None:
+    """Refuse words that have no meaning for this model, rather than not listen to them."""
+    if radius is not None and model not in ("lasso", "sparse-logistic"):
+        raise InvalidInput(f"--radius is for lasso and sparse-logistic; a {model} model has none")
+    if model in ("lasso", "sparse-logistic") and (alpha != "auto" or method != "objective"):
+        raise InvalidInput(f"--alpha and --method have no meaning for {model}, whose path has its own noise")
 
 
 def _public_rows(path: Path, encoding: Any) -> Any:
@@ -137,6 +141,8 @@ def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
     balance = None if ledger is None else ledger.balance()
     if as_json:
         left = None if balance is None else {"remaining_epsilon": balance.remaining_epsilon, "used": balance.used}
+        if ledger is not None:
+            ledger.check(foreseen.guarantee)
         print_json({**foreseen.to_dict(), "ledger": left})
         return
     show_outlook(foreseen, job.encoding.class_values() is None)
@@ -145,6 +151,8 @@ def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
             [("ledger", f"{balance.dataset}: {balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining")]
         )
     say("nothing was read but the header, and nothing was spent")
+    if ledger is not None:
+        ledger.check(foreseen.guarantee)
 
 
 def show_outlook(foreseen: Any, numbers: bool) -> None:
@@ -270,7 +278,7 @@ def plan(
     features: Annotated[int, typer.Option(help="How many numbers a row would have, categories counted singly.")],
     epsilon: Epsilon,
     delta: Delta = 0.0,
-    model: Model = "logistic",
+    model: Annotated[str, typer.Option(help="logistic, svm, linear, lasso or sparse-logistic.")] = "logistic",
     classes: Annotated[int, typer.Option(help="How many classes the target has.")] = 2,
     target_bound: Annotated[float, typer.Option(help="Half the target's range, for linear and lasso.")] = 1.0,
     norm: Annotated[
@@ -286,22 +294,22 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say what a fit would promise and cost, and how many rows it would need, without any table."""
-    from epsilearn.checks import check_choice
+    from epsilearn.checks import check_choice, check_positive
     from epsilearn.outlook import outlook, rows_for
     from epsilearn.schema import check_count
 
     check_choice("--model", model, ("logistic", "svm", "linear", "lasso", "sparse-logistic"))
     check_count("--features", features)
     check_count("--rows", rows)
+    check_positive("--loss", loss)
+    _check_words(model, alpha, method, radius)
     estimator = _plain_estimator(
         model, classes, target_bound, features**0.5 if norm is None else norm, radius,
         {"epsilon": epsilon, "delta": delta, "rows_per_person": rows_per_person},
         {"alpha": strength(alpha), "method": method},
     )  # fmt: skip
     foreseen = outlook(estimator, rows, features)
-    needed = None
-    if foreseen.lost is not None:
-        needed = [rows_for(estimator, features, loss, which) for which in (0, 1)]
+    needed = None if foreseen.lost is None else [rows_for(estimator, features, loss, which) for which in (0, 1)]
     if as_json:
         print_json({**foreseen.to_dict(), "rows_needed": needed, "for_loss": loss})
         return
@@ -309,7 +317,8 @@ def plan(
     show_outlook(foreseen, numbers)
     if needed is not None:
         what = f"{loss:g} of error" if numbers else f"{100 * loss:g} points of accuracy"
-        show([("rows needed", f"about {needed[0]:,} to {needed[1]:,} to lose {what} (an easy table to a hard one)")])
+        few, many = ("more than a million million" if count is None else f"{count:,}" for count in needed)
+        show([("rows needed", f"about {few} to {many} to lose {what} (an easy table to a hard one)")])
 
 
 def _plain_estimator(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, reserved, say, show
+from epsilearn.cli.common import AsJson, Dataset, app, console, named_ledger, print_json, reserved, say, show
 from epsilearn.errors import InvalidInput
 
 __all__ = ["evaluate", "export", "predict", "show_model"]
@@ -161,7 +161,6 @@ def evaluate(
     import numpy as np
 
     from epsilearn.evaluation import mean_score
-    from epsilearn.ledger import Ledger
     from epsilearn.model_file import load
 
     if (epsilon is None) != not_private:
@@ -169,7 +168,7 @@ def evaluate(
     if not_private and ledger is not None:
         raise InvalidInput("--not-private promises nothing, and a budget cannot pay for that; leave --ledger out")
     released = load(model)
-    budget = None if ledger is None else Ledger(ledger, dataset=dataset)
+    budget = named_ledger(ledger, dataset)
     scores, bounds, name = _scores(released, table)
     if not_private:
         _show_exact(float(np.mean(scores)), name, len(scores), as_json)

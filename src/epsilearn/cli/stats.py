@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, print_json, reserved, show
+from epsilearn.cli.common import AsJson, Dataset, app, named_ledger, print_json, reserved, show
 from epsilearn.errors import InvalidInput
 
 __all__ = ["stats"]
@@ -38,10 +38,9 @@ def stats(
 ) -> None:
     """Release one statistic of one column, privately."""
     from epsilearn.files import read_column
-    from epsilearn.ledger import Ledger
 
     request, bins = _request(statistic, bounds, equals, edges, categories, q, delta), _bins(edges, categories)
-    budget = None if ledger is None else Ledger(ledger, dataset=dataset)
+    budget = named_ledger(ledger, dataset, purpose)
     labels = statistic == "count" or categories is not None
     values = read_column(file, column, as_text=labels)
     with reserved(guarantee) as write:

@@ -1,1 +1,1 @@
-"""The papers' experiments, one module each, runnable by name: ``python -m epsilearn.studies figure1``."""
+"""The papers' experiments, one module each, run by name: ``epsilearn study figure1``."""

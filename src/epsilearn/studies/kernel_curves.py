@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
 from epsilearn import plots
+from epsilearn.checks import check_budget, check_integer
 from epsilearn.kernel.erm import KernelProblem
 from epsilearn.kernel.features import FeatureMap
 from epsilearn.kernel.model import KernelLearner
-from epsilearn.studies.figure1 import save
+from epsilearn.studies.study import Sheet
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Bench",
-    "Line",
-    "Measured",
-    "Remembered",
-    "curves_figure",
-    "proven_sentences",
-    "report_table",
-    "watched",
-    "write",
-]
+    "Bench", "Line", "Measured", "Note", "Remembered", "Splits", "collected", "curves_figure", "proven_sentences",
+    "report", "report_sheet",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
-PALETTE = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+@dataclass(frozen=True)
+class Splits:
+    """What both experiments repeat.
+
+    Attributes
+    ----------
+    repetitions : int
+        Splits of the data, each with noise of its own.
+    epsilons : tuple of float
+        The budgets.
+    delta : float
+        Their delta.
+    """
+
+    repetitions: int = 5
+    epsilons: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+    delta: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_integer("repetitions", self.repetitions)
+        for epsilon in self.epsilons:
+            check_budget(epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What one method reached at one budget in one split; see `Measured`."""
+
+    method: str
+    epsilon: float | None
+    value: float
+    proven: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +95,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Line:
-    """How a method is drawn."""
+    """How a method is drawn: in which colour of the palette, and how; rings show what lies under them."""
 
     method: str
     colour: int
     style: str = "-"
+    marker: str = "o"
+    ring: bool = False
 
 
 class Remembered(FeatureMap):
@@ -140,33 +163,20 @@ class Bench:
         return self._solved[strength]
 
 
-@contextmanager
-def watched(total: int) -> Iterator[Callable[[str], None]]:
-    """What to tell each finished step to, with a bar on a terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("fitting", total=total)
-
-        def done(what: str) -> None:
-            progress.update(task, advance=1, description=what)
-
-        yield done
+def collected(notes: Iterable[Note]) -> list[Measured]:
+    """What was noted, one entry for each method and budget."""
+    found: dict[tuple[str, float | None], tuple[float | None, list[float]]] = {}
+    for note in notes:
+        found.setdefault((note.method, note.epsilon), (note.proven, []))[1].append(float(note.value))
+    return [Measured(method, epsilon, proven, values) for (method, epsilon), (proven, values) in found.items()]
 
 
 def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[Line]) -> Figure:
-    """Means over epsilon with deviations, one line a method; those without privacy as horizontal lines."""
+    """Means over epsilon in bands of a deviation, one line a method; those without privacy as horizontal lines."""
     with plots.house_style():
         figure, (panel,) = plots.new_figure(8.6, 4.8)
         for curve in curves:
-            own = [m for m in found if m.method == curve.method]
-            colour = PALETTE[curve.colour]
-            if own and own[0].epsilon is None:
-                panel.axhline(own[0].mean, color=colour, ls=curve.style, lw=1, label=curve.method)
-            elif own:
-                panel.errorbar(
-                    [m.epsilon or 0.0 for m in own], [m.mean for m in own], [m.deviation for m in own], color=colour,
-                    ls=curve.style, marker="o", ms=3.5, capsize=2, lw=1.4, label=curve.method,
-                )  # fmt: skip
+            _draw_curve(panel, [m for m in found if m.method == curve.method], curve)
         budgets = sorted({m.epsilon for m in found if m.epsilon is not None})
         panel.set(xscale="log", xlabel="epsilon", ylabel=ylabel)
         panel.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
@@ -176,36 +186,42 @@ def curves_figure(title: str, ylabel: str, found: list[Measured], curves: list[L
     return figure
 
 
-def report_table(title: str, found: list[Measured]) -> Table:
+def _draw_curve(panel: Axes, own: list[Measured], curve: Line) -> None:
+    colour = plots.PALETTE[curve.colour]
+    if own and own[0].epsilon is None:
+        panel.axhline(own[0].mean, color=colour, ls=curve.style, lw=1, label=curve.method)
+    elif own:
+        x = [m.epsilon or 0.0 for m in own]
+        style: Any = {"ls": curve.style, "marker": curve.marker, "ms": 4, "lw": 1.4, "label": curve.method}
+        if curve.ring:
+            style |= {"ms": 7, "mfc": "none"}
+        plots.band(panel, x, [m.mean for m in own], [m.deviation for m in own], color=colour, **style)
+
+
+def report_sheet(title: str, found: list[Measured]) -> Sheet:
     """One row a method, one column a budget."""
     budgets = sorted({m.epsilon for m in found if m.epsilon is not None})
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    for epsilon in budgets:
-        table.add_column(f"{epsilon:g}", justify="right", no_wrap=True)
+    rows = []
     for method in dict.fromkeys(m.method for m in found):
         own = {m.epsilon: m for m in found if m.method == method}
-        table.add_row(method, *(_cell(own.get(epsilon, own.get(None))) for epsilon in budgets))
-    return table
+        rows.append((method, *(_cell(own.get(epsilon, own.get(None))) for epsilon in budgets)))
+    return Sheet(title, ("method", *(f"{epsilon:g}" for epsilon in budgets)), rows)
 
 
 def _cell(measured: Measured | None) -> str:
     return "" if measured is None else f"{measured.mean:.3f}"
 
 
-def proven_sentences(found: list[Measured]) -> str:
+def proven_sentences(found: list[Measured]) -> list[str]:
     """What is proven for methods whose constants are a paper's, budget by budget."""
     lines = []
     for method in dict.fromkeys(m.method for m in found if m.proven is not None):
         own = [m for m in found if m.method == method]
         pairs = ", ".join(f"{m.epsilon:g}: {m.proven:.2g}" for m in own)
-        lines.append(f"{method}, epsilon claimed and proven: {pairs}")
-    return "\n".join(lines)
+        lines.append(f"{method.capitalize()}, epsilon claimed and proven: {pairs}.")
+    return lines
 
 
-def write(name: str, settings: dict[str, Any], found: list[Measured], figure: Figure, folder: Path) -> None:
-    """Put a study into the folder, as JSON, PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    measured = [{**asdict(m), "mean": m.mean, "deviation": m.deviation} for m in found]
-    (folder / f"{name}.json").write_text(json.dumps({"study": settings, "measured": measured}, indent=1) + "\n")
-    save(figure, folder / name)
+def report(found: list[Measured]) -> list[dict[str, Any]]:
+    """All numbers."""
+    return [{**asdict(m), "mean": m.mean, "deviation": m.deviation} for m in found]

@@ -1,17 +1,12 @@
-"""The hard instance is as described and its least risk is right; slopes are measured right; the report is complete."""
+"""The hard instance is as described and its least risk is right."""
 
 from __future__ import annotations
-
-import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
 from epsilearn.errors import ConvergenceError, InvalidInput
-from epsilearn.studies import lasso_rates
 from epsilearn.studies.hard_instance import (
     HardInstance,
     Quadratic,
@@ -19,40 +14,11 @@ from epsilearn.studies.hard_instance import (
     instance_sizes,
     least_over_l1_ball,
 )
-from epsilearn.studies.lasso_rates import (
-    CAVEAT,
-    PAPER_SLOPE,
-    Study,
-    fit_private_lasso,
-    fit_rate,
-    gaussian_problem,
-    hard_problem,
-    measure,
-    problems,
-    rates_figure,
-    run,
-    write,
-)
-
-TINY = Study(repetitions=2, largest=3, decades=(2.0, 2.5, 3.0))
-GENERATOR = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4, 5], ids="size {}".format)
 def instance(request) -> HardInstance:
     return hard_instance(instance_sizes()[request.param - 1][1], random_state=request.param)
-
-
-@pytest.fixture(scope="module")
-def found():
-    return run(TINY, fit_shrinking)
-
-
-def fit_shrinking(X, y, epsilon, delta):
-    """Stands for an estimator: at first far from zero, nearer with more rows, and random."""
-    theta = np.zeros(X.shape[1])
-    theta[GENERATOR.integers(X.shape[1])] = len(y) ** -0.25
-    return theta
 
 
 def mean_squared_loss(X, y, theta) -> float:
@@ -252,175 +218,3 @@ def test_wrong_coefficients_are_refused():
         made.risk(np.zeros(99))
     with pytest.raises(InvalidInput, match="radius"):
         made.least_risk(0.0)
-
-
-def test_gaussian_records_are_as_described():
-    problem = gaussian_problem(4000)
-    assert np.abs(problem.X).max() == 1
-    assert np.abs(problem.y).max() <= 1
-    # Clipped at two standard deviations, on either side.
-    clipped = np.mean(np.abs(problem.X) == 1)
-    assert clipped == pytest.approx(2 * stats.norm.sf(2), rel=0.02)
-    truth = np.zeros(500)
-    truth[:5] = 0.3, -0.3, 0.2, -0.1, 0.1
-    residuals = problem.y - problem.X @ truth
-    assert residuals.std() == pytest.approx(0.1, rel=0.06)
-    assert problem.risk(truth) == pytest.approx(mean_squared_loss(problem.X, problem.y, truth), rel=1e-10)
-    # The true coefficients are a point of the ball.
-    assert problem.risk(truth) * 0.5 < problem.least < problem.risk(truth)
-
-
-def test_gaussian_records_follow_from_their_seed():
-    same, again, other = (gaussian_problem(100, seed) for seed in (1, 1, 2))
-    assert np.array_equal(same.X, again.X)
-    assert np.array_equal(same.y, again.y)
-    assert not np.array_equal(same.X, other.X)
-
-
-def test_the_same_data_serve_all_repetitions():
-    problem, seen, done = hard_problem(138), [], []
-
-    def fit(X, y, epsilon, delta):
-        seen.append((X, y, epsilon, delta))
-        return np.full(100, len(seen) / 1000)
-
-    measured = measure(problem, fit, epsilon=0.7, repetitions=3, advance=lambda: done.append(1))
-    assert len(done) == len(seen) == 3
-    assert all(X is problem.X and y is problem.y for X, y, _, _ in seen)
-    assert {(epsilon, delta) for *_, epsilon, delta in seen} == {(0.7, 138**-1.1)}
-    expected = [mean_squared_loss(problem.X, problem.y, np.full(100, i / 1000)) - problem.least for i in (1, 2, 3)]
-    assert measured.excess == pytest.approx(expected, rel=1e-10)
-    assert measured.mean == pytest.approx(np.mean(expected))
-    assert measured.zero == pytest.approx(10 / 138 - problem.least)
-
-
-def test_data_sets_come_in_order():
-    assert [(p.family, len(p.y)) for p in problems(TINY)] == [
-        *(("hard", rows) for rows in (138, 1044, 4126)),
-        *(("gaussian", rows) for rows in (100, 316, 1000)),
-    ]
-
-
-@pytest.mark.parametrize("exponent", [PAPER_SLOPE, -1.0, -0.25])
-def test_an_exact_power_law_is_recovered(exponent):
-    rows = [100, 300, 1000, 5000]
-    rate = fit_rate(rows, [[3 * n**exponent] * 4 for n in rows])
-    assert rate.slope == pytest.approx(exponent)
-    assert rate.level == pytest.approx(3)
-    assert (rate.lower, rate.upper) == pytest.approx((exponent, exponent), abs=1e-6)
-    assert (rate.noise_lower, rate.noise_upper) == pytest.approx((exponent, exponent))
-
-
-def test_intervals_cover_the_exponent():
-    """A gamma law's mean is known: both intervals have to cover in about 95 of 100 studies."""
-    generator, rows = np.random.default_rng(0), np.array([1000, 3162, 10_000, 31_623, 100_000, 316_228])
-    studies, covered, covered_by_bootstrap = 200, 0, 0
-    for study in range(studies):
-        excess = (rows**PAPER_SLOPE)[:, None] * generator.gamma(4, 0.25, size=(len(rows), 20))
-        rate = fit_rate(list(rows), list(excess), seed=study)
-        covered += rate.lower <= PAPER_SLOPE <= rate.upper
-        covered_by_bootstrap += rate.noise_lower <= PAPER_SLOPE <= rate.noise_upper
-    assert covered / studies > 0.9
-    # A bootstrap of 20 repetitions is known to be a little too narrow.
-    assert covered_by_bootstrap / studies > 0.85
-
-
-def test_a_bend_widens_the_interval_but_not_the_bootstrap():
-    rows = [100, 1000, 10_000, 100_000]
-    bent = fit_rate(rows, [[n**-0.5 * (1 + 1000 / n)] * 5 for n in rows])
-    assert bent.upper - bent.lower > 0.1
-    assert bent.noise_upper == pytest.approx(bent.noise_lower)
-
-
-@pytest.mark.parametrize(
-    ("rows", "excess", "words"),
-    [([1, 2], [[1.0], [1.0]], "at least 3 sizes, got 2"), ([1, 2, 3], [[1.0], [0.0], [1.0]], "positive mean excess")],
-)
-def test_what_has_no_slope_is_refused(rows, excess, words):
-    with pytest.raises(InvalidInput, match=words):
-        fit_rate(rows, excess)
-
-
-@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"repetitions": 1}, {"largest": 2}, {"largest": 11}])
-def test_wrong_studies_are_refused(wrong):
-    with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Study(**wrong)
-
-
-def test_the_default_sizes():
-    study = Study()
-    assert study.sizes("gaussian") == [1000, 3162, 10_000, 31_623, 100_000, 316_228]
-    assert study.sizes("hard") == [138, 1044, 4126, 8232, 16_434, 32_828, 65_606]
-
-
-def test_the_figure_says_what_it_shows(found):
-    figure = rates_figure(TINY, found)
-    hard, gaussian = figure.axes
-    assert CAVEAT in [text.get_text() for text in hard.texts]
-    assert CAVEAT not in [text.get_text() for text in gaussian.texts]
-    for panel in figure.axes:
-        assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
-        assert panel.get_xlabel() == "number of records"
-        assert panel.get_ylabel() == "excess empirical risk"
-        assert any(text.get_text().startswith("slope") for text in panel.texts)
-        (reference,) = (line for line in panel.lines if line.get_linestyle() == "--")
-        x, y = np.log(reference.get_xdata()), np.log(reference.get_ydata())
-        assert np.diff(y) / np.diff(x) == pytest.approx(-2 / 3)
-
-
-def test_texts_of_the_figure_do_not_overlap(found):
-    figure = rates_figure(TINY, found)
-    figure.canvas.draw()
-    boxes = [text.get_window_extent() for panel in figure.axes for text in [*panel.texts, panel._left_title]]
-    boxes += [panel.bbox for panel in figure.axes] + [figure.legends[0].get_window_extent()]
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    assert all(figure.bbox.containsx(x) for box in boxes for x in (box.x0, box.x1))
-
-
-def test_reports_hold_every_number(found, tmp_path):
-    write(TINY, found, tmp_path / "new" / "folder")
-    report = json.loads((tmp_path / "new" / "folder" / "lasso_rates.json").read_text())
-    assert report["study"]["repetitions"] == 2
-    assert "constants do not apply" in report["study"]["caveat"]
-    assert len(report["measured"]) == 6
-    for family, rate in report["rates"].items():
-        own = [m for m in report["measured"] if m["family"] == family]
-        expected = fit_rate([m["rows"] for m in own], [m["excess"] for m in own])
-        assert rate["slope"] == expected.slope
-        assert rate["noise_lower"] == expected.noise_lower
-
-
-def test_figures_are_the_same_each_time(found, tmp_path):
-    for name in ("one", "two"):
-        write(TINY, found, tmp_path / name)
-    for file in ("lasso_rates.svg", "lasso_rates.png", "lasso_rates.json"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-
-
-def test_the_private_lasso_learns():
-    """With a budget so large that the noise is small, most of what can be gained is gained."""
-    measured = measure(gaussian_problem(3000), fit_private_lasso, epsilon=100.0, repetitions=2)
-    assert max(measured.excess) < 0.3 * measured.zero
-
-
-def test_the_program_writes_its_report(tmp_path):
-    words = ["--fast", "--repetitions", "30", "--epsilon", "2", "--out", "report"]
-    done = subprocess.run(
-        [sys.executable, "-m", "epsilearn.studies.lasso_rates", *words],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "Written to report" in done.stdout
-    names = sorted(path.name for path in (tmp_path / "report").iterdir())
-    assert names == ["lasso_rates.json", "lasso_rates.png", "lasso_rates.svg"]
-    report = json.loads((tmp_path / "report" / "lasso_rates.json").read_text())
-    assert (report["study"]["epsilon"], report["study"]["repetitions"]) == (2.0, 3)
-    assert [m["rows"] for m in report["measured"]] == [138, 1044, 4126, 1000, 3162, 10_000]
-    assert all(excess > 0 for m in report["measured"] for excess in m["excess"])
-
-
-def test_the_program_refuses_wrong_numbers(monkeypatch):
-    monkeypatch.setattr(lasso_rates, "run", lambda study: pytest.fail("ran"))
-    with pytest.raises(lasso_rates.typer.BadParameter, match="largest must be at most 10, got 11"):
-        lasso_rates.main(largest=11)

@@ -1,0 +1,144 @@
+"""Exact divergences between what neighbours release, for mechanisms small enough to compute.
+
+What is computed here needs no proof and no sampling: the probabilities of every output on both of two neighbouring
+tables. The ``errata`` study holds printed claims against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import binom
+
+from epsilearn.calibration.kernel import PrintedRounds
+
+__all__ = ["hockey_stick", "noisy_choices", "objective_loss", "real_epsilon", "search_outputs"]
+
+Array = NDArray[np.float64]
+# A record of one feature, and its label.
+Record = tuple[float, float]
+
+
+def hockey_stick(first: Array, second: Array, epsilon: float) -> float:
+    """The exact delta at epsilon between two laws on the same outcomes, the larger of both directions.
+
+    Parameters
+    ----------
+    first, second : ndarray
+        Logarithms of the probabilities of each outcome.
+
+    Examples
+    --------
+    >>> coin, other = np.log([0.75, 0.25]), np.log([0.25, 0.75])
+    >>> round(hockey_stick(coin, other, 0.0), 6)
+    0.5
+    """
+
+    def one_way(p: Array, q: Array) -> float:
+        # p - e^epsilon q, without ever computing an e^epsilon that does not fit.
+        return float(np.exp(p) @ -np.expm1(np.minimum(0.0, epsilon + q - p)))
+
+    return max(one_way(first, second), one_way(second, first))
+
+
+def real_epsilon(first: Array, second: Array, delta: float) -> float:
+    """The least epsilon at which two laws are within delta of each other, to nine digits or decimals.
+
+    Examples
+    --------
+    >>> coin, other = np.log([0.75, 0.25]), np.log([0.25, 0.75])
+    >>> round(real_epsilon(coin, other, 0.0), 6) == round(math.log(3), 6)
+    True
+    """
+    low, high = 0.0, 1.0
+    while hockey_stick(first, second, high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * max(high, 1.0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if hockey_stick(first, second, middle) > delta else (low, middle)
+    return high
+
+
+def objective_loss(
+    loss: Any, first: Sequence[Record], second: Sequence[Record], n_strength: float, rate: float
+) -> float:
+    """The largest log ratio of the densities of two neighbours' minimisers, noise b of density exp(-rate |b|) added.
+
+    One feature, so the minimiser w of sum of losses + (n_strength / 2) w**2 + b w is a number, b a function of it, and
+    its density that of b times the curvature. The ratio is evaluated on a fine grid, so it is attained: no smaller
+    epsilon is true.
+    """
+    reach = 2 * len(first) / n_strength + 60 / (rate * n_strength)
+    grid = np.concatenate([np.linspace(-reach, reach, 40_001), np.linspace(-5, 5, 40_001)])
+
+    def log_density(records: Sequence[Record]) -> Array:
+        gradient, curvature = n_strength * grid, np.full_like(grid, n_strength)
+        for x, y in records:
+            targets = np.full_like(grid, y)
+            gradient = gradient + loss.slope(grid * x, targets) * x
+            curvature = curvature + loss.curvature(grid * x, targets) * x * x
+        density: Array = -rate * np.abs(gradient) + np.log(curvature)
+        return density
+
+    return float(np.abs(log_density(first) - log_density(second)).max())
+
+
+def noisy_choices(gap: float, scale: float, choices: int) -> tuple[Array, Array]:
+    """How often the better of two corners is chosen, on neighbours whose scores differ by ``gap`` in opposite ways.
+
+    Each choice takes the least of two scores after Laplace noise of the given scale on both, independently of the
+    other choices, so that the count is a binomial variate. Returned are logarithms of its probabilities.
+    """
+    size = abs(gap) / scale
+    # The difference of two Laplace variates exceeds x with probability (2 + x) e^-x / 4.
+    chance = 1 - (2 + size) / 4 * math.exp(-size)
+    counts = np.arange(choices + 1)
+    return binom.logpmf(counts, choices, chance), binom.logpmf(counts, choices, 1 - chance)
+
+
+def search_outputs(constants: PrintedRounds, minimiser: tuple[float, float], angle: float, width: int = 60) -> Array:
+    """The law of what Algorithm 3 of the kernel paper releases, as logarithms: a linear kernel, two candidates.
+
+    The candidates are unit vectors at plus and minus the angle to the horizontal, mirrored; the released hypothesis is
+    step * (i z1 + j z2), and the law of (i, j) is carried forward round by round. Each round chooses a candidate
+    with weight exp(exponent * distance), and moves if the distance there, with Laplace noise of scale 1 / (2 rate),
+    exceeds the tolerance.
+    """
+    across, along = math.cos(angle), math.sin(angle)
+    candidates = np.array([[across, along], [-across, along]])
+    counts = np.arange(-(width // 4), width)
+    own, other = counts[:, None], counts[None, :]
+    cosine = along**2 - across**2
+    values = candidates @ np.array(minimiser)
+    moves = own + cosine * other, other + cosine * own
+    distances = [value - constants.step * move for value, move in zip(values, moves, strict=True)]
+    first = expit(constants.exponent * (np.abs(distances[0]) - np.abs(distances[1])))
+    shares = (first, 1 - first)
+    law = np.zeros((len(counts), len(counts)))
+    law[width // 4, width // 4] = 1.0
+    # Probabilities of choosing a candidate and moving towards it, or away.
+    ups, downs = (
+        [s * _beyond(constants.tolerance - way * d, constants.rate) for s, d in zip(shares, distances, strict=True)]
+        for way in (1, -1)
+    )
+    stays = 1 - sum(ups) - sum(downs)
+    for _ in range(constants.count):
+        moved = law * stays
+        for axis in (0, 1):
+            moved += np.roll(law * ups[axis], 1, axis) + np.roll(law * downs[axis], -1, axis)
+        law = moved
+    if law[0].sum() + law[-1].sum() + law[:, 0].sum() + law[:, -1].sum() > 1e-12:
+        raise ValueError("the hypothesis can leave the grid; widen it")
+    return np.log(np.maximum(law.ravel(), 1e-300))
+
+
+def _beyond(distance: Array, rate: float) -> Array:
+    """The probability that Laplace noise of scale 1 / (2 rate) exceeds a distance."""
+    far = 0.5 * np.exp(-2 * rate * np.abs(distance))
+    tail: Array = np.where(distance > 0, far, 1 - far)
+    return tail
