@@ -21,6 +21,8 @@ __all__ = ["to_onnx"]
 
 _OPSET, _ML_OPSET, _IR = 18, 3, 9
 _SHARE = 1 - 2.0**-40  # what `BoundedScaler` keeps below the bound
+_OWN = "epsilearn: "  # how the graph's own names begin
+_OUTPUTS = ("prediction", "probabilities", "scores")
 
 
 def to_onnx(model: ReleasedModel) -> bytes:
@@ -40,6 +42,9 @@ def to_onnx(model: ReleasedModel) -> bytes:
         import onnx
     except ModuleNotFoundError:
         raise InvalidInput("exporting to ONNX needs the package onnx: pip install 'epsilearn[onnx]'") from None
+    for name in model.schema.features(model.target):
+        if not name or name in _OUTPUTS or name.startswith(_OWN):
+            raise InvalidInput(f"a column called {name!r} cannot be an input beside the graph's own names; rename it")
     graph = _Graph(onnx)
     features = _features(graph, model)
     _outputs(graph, model, _scores(graph, model, features))
@@ -67,13 +72,13 @@ class _Graph:
 
     def add(self, kind: str, *inputs: str, domain: str = "", name: str | None = None, **attributes: Any) -> str:
         """One more node; the name of what it computes."""
-        result = name or f"v{len(self.nodes)}"
+        result = name or f"{_OWN}value {len(self.nodes)}"
         self.nodes.append(self.helper.make_node(kind, list(inputs), [result], domain=domain, **attributes))
         return result
 
     def constant(self, value: Any) -> str:
         """A constant of the graph: doubles, whole numbers or texts."""
-        array, name = np.asarray(value), f"c{len(self.constants)}"
+        array, name = np.asarray(value), f"{_OWN}constant {len(self.constants)}"
         kinds = {"f": self.onnx.TensorProto.DOUBLE, "i": self.onnx.TensorProto.INT64, "b": self.onnx.TensorProto.BOOL}
         if array.dtype.kind == "U":
             words = [word.encode() for word in array.ravel().tolist()]
