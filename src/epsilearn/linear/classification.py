@@ -41,6 +41,8 @@ def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp],
 
 def given_classes(classes: Any) -> NDArray[Any]:
     """The public label set, which must have been given."""
+    if classes is None:
+        raise InvalidInput("classes must be given: the public label set, which nothing but a look at the rows replaces")
     labels = np.asarray(classes)
     if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) != len(labels):
         raise InvalidInput("classes must be a list of at least two different labels")

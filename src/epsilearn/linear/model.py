@@ -67,6 +67,10 @@ def _without_values(message: str) -> str:
         )
     if "could not convert" in message.lower() or "unable to convert" in message.lower():
         return _NOT_NUMBERS
+    if "contains NaN" in message or "contains infinity" in message:
+        # Not the rest of it, which advises to impute: that learns from private rows.
+        first = message.splitlines()[0].rstrip(".")
+        return f"{first}; drop or fill such values by a rule that does not look at the data"
     return message
 
 
@@ -166,7 +170,8 @@ class PrivateLinearModel(PrivateModel):
         check_integer("rows", rows)
         width = check_integer("features", features) + bool(self.fit_intercept)
         loss, assumptions = self._public_loss()
-        return self._planned(loss, erm.Table.exact(rows, width, self._public_bounds().norm), assumptions)
+        bounds = self._public_bounds(stacklevel=4)
+        return self._planned(loss, erm.Table.exact(rows, width, bounds.norm), assumptions)
 
     def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
         """The loss, as far as public numbers decide it, and what the promise then assumes."""
@@ -187,8 +192,8 @@ class PrivateLinearModel(PrivateModel):
             assumptions=assumptions,
         )
 
-    def _public_bounds(self) -> Bounds:
-        norm = public_bound("data_norm", self.data_norm, stacklevel=5)
+    def _public_bounds(self, stacklevel: int = 5) -> Bounds:
+        norm = public_bound("data_norm", self.data_norm, stacklevel=stacklevel)
         return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
 
     def _strength(self, loss: Loss, table: erm.Table) -> float:

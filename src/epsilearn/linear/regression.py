@@ -156,7 +156,11 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         return self
 
     def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
-        check_choice("method", self.method, ("objective", "output"))
+        if self.method == "sufficient-statistics":
+            raise InvalidInput(
+                "what noisy moments lead to is not known beforehand; plan 'objective' or 'output' instead"
+            )
+        check_choice("method", self.method, _METHODS)
         _, _, half = public_targets(np.zeros(0), self.target_bound)
         return self._loss_within(half), clipped_targets(half)
 
