@@ -124,7 +124,9 @@ class Encoding:
 
 
 def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def read_values(column: Any, specification: Column, written: FileFormat, label: str) -> NDArray[Any]:
@@ -138,13 +140,18 @@ def read_values(column: Any, specification: Column, written: FileFormat, label: 
     if categories is None:
         numbers = _filled(_numbers(column, label), specification.missing, label)
         return as_numbers(numbers, label)
+    single = pa.types.is_float32(column.type)
     if isinstance(categories[0], bool):
         column, kind = _booleans(column, label), pa.bool_()
     elif isinstance(categories[0], str):
         column, kind = _texts(column, specification.aliases, label), pa.string()
     else:
         column, kind = _numbers(column, label), pa.float64()
-    return _positions(_filled(column, specification.missing, label), specification, kind, label)
+    values = pa.array(categories, kind)
+    if single and kind == pa.float64():
+        # In the column's own precision, in which 0.1 is another number.
+        values = values.cast(pa.float32()).cast(pa.float64())
+    return _positions(_filled(column, specification.missing, label), specification, values, label)
 
 
 def _is_sound(column: Any) -> bool:
@@ -240,16 +247,16 @@ def _filled(column: Any, missing: Any, label: str) -> Any:
     return column.fill_null(missing)
 
 
-def _positions(column: Any, specification: Column, kind: Any, label: str) -> NDArray[np.int64]:
+def _positions(column: Any, specification: Column, values: Any, label: str) -> NDArray[np.int64]:
+    """Where each value stands among the categories."""
     import pyarrow as pa
     from pyarrow import compute
 
     assert specification.categories is not None
-    categories = pa.array(specification.categories, kind)
-    if kind == pa.float64():
+    if values.type == pa.float64():
         # Arrow tells 0.0 from -0.0.
-        column, categories = compute.add(column, 0.0), compute.add(categories, 0.0)
-    found = compute.index_in(column, categories)
+        column, values = compute.add(column, 0.0), compute.add(values, 0.0)
+    found = compute.index_in(column, values)
     if found.null_count and specification.other is not None:
         found = found.fill_null(specification.categories.index(specification.other))
     if found.null_count:
@@ -261,23 +268,32 @@ def _positions(column: Any, specification: Column, kind: Any, label: str) -> NDA
 
 
 def read_rows(
-    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None = None
+    file: TableFile,
+    encoding: Encoding,
+    memory: float,
+    progress: Callable[[int], None] | None = None,
+    extra: int = 0,
 ) -> tuple[Any, NDArray[Any]]:
     """All rows of a file as a matrix and their targets, never holding more of the file than a few thousand rows.
 
     ``memory`` is how many bytes the matrix may take; a larger table is refused, and the error says how large is too
-    large. ``progress`` is told how many rows have been read.
+    large. ``progress`` is told how many rows have been read. ``extra`` bytes a row are needed later.
     """
     schema = encoding.schema
     if schema.sparse:
         assert schema.others is not None
         assert schema.others.count is not None
+        if (size := file.sparse_size()) > memory:
+            raise InvalidInput(
+                f"{file.path.name} is too large: its rows take {size / 2**30:.3g} GiB in memory, and "
+                f"{memory / 2**30:.3g} are allowed; allow more, or split the file"
+            )
         X, y = file.sparse_rows(schema.others.count, schema.others.first)
         import pyarrow as pa
 
         blocks = [(encoding.matrix(X), encoding.targets(pa.table({SPARSE_TARGET: y})))] if X.shape[0] else []
     else:
-        blocks = list(_blocks(file, encoding, memory, progress))
+        blocks = list(_blocks(file, encoding, memory, progress, encoding.bytes_per_row + extra))
     if not blocks:
         raise InvalidInput(f"{file.path.name} has no rows; there must be at least one")
     rows = sum(len(y) for _, y in blocks)
@@ -288,27 +304,27 @@ def read_rows(
 
 
 def _blocks(
-    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None
+    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None, size: int
 ) -> Iterator[tuple[Any, NDArray[Any]]]:
-    most, rows = int(memory / encoding.bytes_per_row), 0
+    most, rows = int(memory / size), 0
     stated = encoding.schema.rows or file.rows() or 0
     columns = [*encoding.schema.features(encoding.target), encoding.target]
     if stated > most:
-        raise InvalidInput(_too_large(file, encoding, most, memory))
+        raise InvalidInput(_too_large(file, size, most, memory))
     for table in file.batches(columns):
         rows += table.num_rows
         if rows > most:
-            raise InvalidInput(_too_large(file, encoding, most, memory))
+            raise InvalidInput(_too_large(file, size, most, memory))
         if table.num_rows:
             yield encoding.matrix(table), encoding.targets(table)
         if progress is not None:
             progress(rows)
 
 
-def _too_large(file: TableFile, encoding: Encoding, most: int, memory: float) -> str:
+def _too_large(file: TableFile, size: int, most: int, memory: float) -> str:
     return (
-        f"{file.path.name} is too large: with this schema a row takes {encoding.bytes_per_row} bytes, so more than "
-        f"{most:,} rows need more than the {memory / 2**30:.3g} GiB allowed; allow more memory, or ignore columns"
+        f"{file.path.name} is too large: with this schema and model a row takes {size} bytes, so more than {most:,} "
+        f"rows need more than the {memory / 2**30:.3g} GiB allowed; allow more memory, or ignore columns"
     )
 
 
@@ -329,7 +345,10 @@ def as_table(data: Any) -> Any:
         except (pa.ArrowException, TypeError, ValueError, OverflowError):  # whose text may quote a value
             table = None
     if table is None:
-        raise InvalidInput("expected a table: a data frame, an Arrow table, or a dict from names to columns")
+        raise InvalidInput(
+            "expected a table: a data frame, an Arrow table, or a dict from names to columns of equal length, each of "
+            "one type"
+        )
     return table
 
 

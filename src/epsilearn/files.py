@@ -106,6 +106,15 @@ class TableFile:
 
         return self._explained(read)
 
+    def sparse_size(self) -> int:
+        """About how many bytes the rows of a libsvm file take once they are read."""
+
+        def count() -> int:
+            with _opened(self.path) as file:
+                return sum(12 * line.count(b":") + 16 for line in file)
+
+        return self._explained(count)
+
     @property
     def _is_text(self) -> bool:
         return self.format in ("csv", "tsv", "libsvm")
@@ -197,6 +206,8 @@ def _first_line(path: Path) -> bytes:
             line += byte if unzip is None else unzip.decompress(byte)
             if b"\n" in line:
                 return bytes(line[: line.index(b"\n") + 1])
+            if b"\r" in line[:-1]:
+                raise InvalidInput(f"{path.name}: lines end with a carriage return alone; end them with a line feed")
             if len(line) > _LONGEST_HEADER:
                 raise InvalidInput(f"{path.name}: the first line does not end; is it a text file?")
     return bytes(line)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from epsilearn.checks import check_budget, check_choice, check_integer, check_po
 from epsilearn.encoding import Encoding, read_rows
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
+from epsilearn.guarantee import Guarantee
 from epsilearn.kernel import RBF, Kernel, LandmarkClassifier, LandmarkRegressor, Polynomial
 from epsilearn.lasso import Lasso, SparseLogisticRegression
 from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
@@ -32,6 +35,7 @@ __all__ = ["Job", "public_landmarks"]
 Array = NDArray[np.float64]
 
 KERNELS = ("rbf", "polynomial")
+SCHEMA_IS_PUBLIC = "the schema was written without looking at the rows, and every row fits it"
 _LANDMARKS = 500
 _MEMORY = 4 * 2.0**30
 _SEED = 0  # of the landmarks that are drawn; they are public
@@ -98,7 +102,8 @@ class Job:
 
     def outlook(self, rows: int) -> Outlook:
         """What a fit to so many rows would promise and could cost, without a look at any of them."""
-        return outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
+        found = outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
+        return replace(found, guarantee=_stated(found.guarantee))
 
     def read(self, file: TableFile, memory: float = _MEMORY, verbose: bool | None = None) -> tuple[Any, NDArray[Any]]:
         """Every row of a file, checked and encoded, and the targets; nothing has been spent when this returns.
@@ -113,7 +118,7 @@ class Job:
             Whether to show a progress bar; by default on a terminal, after two seconds.
         """
         with reading(verbose, self.schema.rows or file.rows()) as progress:
-            return read_rows(file, self.encoding, memory, progress)
+            return read_rows(file, self.encoding, memory, progress, self._extra_bytes)
 
     def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None, verbose: bool | None = None) -> ReleasedModel:
         """Fit encoded rows: debit, noise, solve, release.
@@ -127,7 +132,7 @@ class Job:
         verbose : bool, optional
             As for `read`.
         """
-        estimator = self.estimator(ledger).set_params(verbose=verbose)
+        estimator = self.estimator(_Stated(ledger)).set_params(verbose=verbose)
         with warnings.catch_warnings():
             # What is worth saying has been said by the schema; a warning of some library could depend on the rows.
             warnings.simplefilter("ignore")
@@ -156,6 +161,13 @@ class Job:
             return kind(kernel=self._kernel(norm), landmarks=self._landmarks(), **options)
         kinds = {"logistic": LogisticRegression, "svm": LinearSVC, "linear": LinearRegression}
         return kinds[self.model](data_norm=norm, **options)
+
+    @property
+    def _extra_bytes(self) -> int:
+        """What a row takes besides its encoding: a landmark model keeps its features, in single precision."""
+        if self.model != "landmark":
+            return 0
+        return 4 * (_LANDMARKS if self.landmarks is None else int(self.landmarks.shape[0]))
 
     def _radius(self, column: Column) -> float:
         if self.radius is not None:
@@ -195,6 +207,27 @@ class Job:
         if self.model in ("lasso", "sparse-logistic"):
             return self.schema.norm
         return self.schema.length(self.target)
+
+
+def _stated(guarantee: Guarantee) -> Guarantee:
+    """The same promise, which also says what it assumes of the schema."""
+    *others, last = guarantee.assumptions
+    return replace(guarantee, assumptions=(*others, SCHEMA_IS_PUBLIC, last))
+
+
+class _Stated:
+    """Whatever is to be debited, or nothing, by a promise that says what it assumes of the schema."""
+
+    def __init__(self, ledger: Spender | None) -> None:
+        self._ledger = ledger
+
+    @contextmanager
+    def spend(self, guarantee: Guarantee, purpose: str) -> Iterator[Guarantee]:
+        if self._ledger is None:
+            yield _stated(guarantee)
+            return
+        with self._ledger.spend(_stated(guarantee), purpose) as stamped:
+            yield stamped
 
 
 def public_landmarks(encoding: Encoding, count: int = _LANDMARKS) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 
 from epsilearn.errors import InvalidInput
@@ -48,7 +49,17 @@ def foresee(job: Job, rows: int) -> Foreseen:
 def write_release(folder: Path, model: ReleasedModel, foreseen: Foreseen, balance: Balance | None) -> None:
     """Write ``model.json``, ``report.html`` and ``guarantee.json`` into a folder that is not yet anybody's."""
     text = model_to_json(model)
-    page = report(model, foreseen.outlook, foreseen.costs, balance, json.loads(text)["digest"])
+    page = _page(model, foreseen, balance, json.loads(text)["digest"])
     (folder / FILE_NAME).write_text(text, encoding="utf-8")
     (folder / "guarantee.json").write_text(model.guarantee.to_json() + "\n", encoding="utf-8")
     (folder / "report.html").write_text(page, encoding="utf-8")
+
+
+def _page(model: ReleasedModel, foreseen: Foreseen, balance: Balance | None, digest: str) -> str:
+    try:
+        return report(model, foreseen.outlook, foreseen.costs, balance, digest)
+    except Exception:  # what was paid for is delivered, even if it cannot be drawn
+        words = escape(f"{model.guarantee}\n\n{model.guarantee.to_json()}")
+        return (
+            f"<!doctype html>\n<title>A private model</title>\n<pre>The report could not be drawn.\n\n{words}</pre>\n"
+        )

@@ -361,8 +361,8 @@ class Schema:
             columns,
             others,
             None if rows is None else check_count("rows", rows),
-            check_integer("rows_per_person", content.get("rows_per_person", 1)),
-            None if norm is None else check_positive("norm", norm),
+            check_count("rows_per_person", content.get("rows_per_person", 1)),
+            None if norm is None else _check_norm(norm),
             file,
         )
 
@@ -422,6 +422,15 @@ def _section(data: object, where: str, allowed: Iterable[str]) -> dict[str, Any]
     if unknown:
         raise InvalidInput(f"{where} has {one_line(unknown[0])}, which means nothing; expected {', '.join(allowed)}")
     return dict(data)
+
+
+def _check_norm(norm: object) -> float:
+    length = check_positive("norm", norm)
+    if not 1e-6 <= length <= 1e6:
+        raise InvalidInput(
+            "norm must lie between 1e-6 and 1e6: it is measured in units in which every column is 1 long"
+        )
+    return length
 
 
 def check_count(name: str, number: object) -> int:

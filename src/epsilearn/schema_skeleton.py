@@ -12,6 +12,7 @@ from epsilearn.schema import SPARSE_TARGET, one_line
 __all__ = ["check_header", "skeleton"]
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+_DATE = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 _HEAD = """\
@@ -62,7 +63,8 @@ _CHOICES = {
 
 def skeleton(file: TableFile) -> str:
     """The text of a schema in which every column is named and nothing about it is decided."""
-    head = _HEAD.format(name=" ".join(file.path.name.split()), format=json.dumps(file.format))
+    shown = "".join(letter if letter.isprintable() else "?" for letter in file.path.name)
+    head = _HEAD.format(name=shown, format=json.dumps(file.format))
     if file.format == "libsvm":
         return head + _SPARSE.format(target=SPARSE_TARGET)
     if file.format in ("csv", "tsv"):
@@ -77,9 +79,9 @@ def skeleton(file: TableFile) -> str:
 def check_header(names: list[str]) -> None:
     """Refuse a first line that looks like somebody's record: its values must not become names in a schema."""
     for position, name in enumerate(names, start=1):
-        if not name.strip() or _NUMBER.fullmatch(name):
+        if not name.strip() or _NUMBER.fullmatch(name) or _DATE.fullmatch(name):
             raise InvalidInput(
-                f"field {position} of the first line is {'empty' if not name.strip() else 'a number'}: is the line a "
+                f"field {position} of the first line is empty, a number or a date: is the line a "
                 "record rather than the columns' names? Pass --no-header --names a,b,c; or --header if it names them"
             )
     if len(set(names)) != len(names):

@@ -55,18 +55,23 @@ def whole_folder(path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
         lock = _locked(path, partial)
         _empty(partial)
 
+    named = False
+
     def finish() -> None:
+        nonlocal named
         for file in sorted(partial.iterdir()):
             _to_disk(file)
         _to_disk(partial)
         # A folder that appeared meanwhile is not overwritten: renaming refuses one that holds anything.
         partial.rename(path)
+        named = True
         _to_disk(path.absolute().parent)
 
     try:
         yield partial, finish
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if not named:  # otherwise the hidden name is somebody else's by now
+            shutil.rmtree(partial, ignore_errors=True)
         os.close(lock)
 
 
@@ -90,7 +95,7 @@ def _locked(path: Path, partial: Path) -> int:
         try:
             _lock(handle, path)
             # Whoever had it before may have given it its name, or taken it away.
-            if _same(handle, partial):
+            if _same(handle, partial) and not os.path.lexists(path):
                 return handle
         except BaseException:
             os.close(handle)

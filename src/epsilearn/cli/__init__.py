@@ -29,14 +29,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(words: list[str], *, as_json: bool) -> int:
     try:
+        if any(not _is_text(word) for word in words):
+            raise InvalidInput("a word of the command is not UTF-8 text; rename the file, or write it otherwise")
         result = app(words or ["--help"], standalone_mode=False)
+        if result == INTERRUPTED:  # typer takes Ctrl-C for an answer
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else DONE
     except EpsilearnError as error:
         return complain(str(error), _code(error), as_json)
     except _UsageError as error:
         return complain(error.format_message(), BAD_USE, as_json)
     except (KeyboardInterrupt, typer.Abort):
-        return complain("interrupted", INTERRUPTED, as_json)
+        return complain("interrupted; a debit, if there was one, stands in the ledger", INTERRUPTED, as_json)
     except BrokenPipeError:
         # The reader went away (`| head`): point stdout nowhere so that Python's exit stays quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,6 +52,15 @@ def _run(words: list[str], *, as_json: bool) -> int:
         kind = type(error).__name__
         text = f"unexpected {kind}; a debit, if there was one, stands. Set EPSILEARN_DEBUG=1 to see where it comes from"
         return complain(text, FAILED, as_json)
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be written down: what is no text arrives as halves of characters."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _code(error: EpsilearnError) -> int:

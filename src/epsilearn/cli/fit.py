@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from epsilearn.cli.common import AsJson, Dataset, app, named_ledger, print_json, say, show
-from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError
+from epsilearn.errors import EpsilearnError, InvalidInput
 
 __all__ = ["fit", "plan"]
 
 _MOST_MEMORY = 1_000_000
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 Model = Annotated[str, typer.Option(help="logistic, svm, linear, lasso, sparse-logistic or landmark.")]
 Epsilon = Annotated[float, typer.Option(help="The budget; smaller is more private.")]
@@ -145,18 +146,18 @@ def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
             ledger.check(foreseen.guarantee)
         print_json({**foreseen.to_dict(), "ledger": left})
         return
-    show_outlook(foreseen, job.encoding.class_values() is None)
+    more = []
     if balance is not None:
-        show(
-            [("ledger", f"{balance.dataset}: {balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining")]
-        )
+        left = f"{balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining"
+        more.append(("ledger", f"{balance.dataset}: {left}"))
+    show_outlook(foreseen, job.encoding.class_values() is None, *more)
     say("nothing was read but the header, and nothing was spent")
     if ledger is not None:
         ledger.check(foreseen.guarantee)
 
 
-def show_outlook(foreseen: Any, numbers: bool) -> None:
-    """What a fit would promise and could cost, on the terminal."""
+def show_outlook(foreseen: Any, numbers: bool, *more: tuple[str, str]) -> None:
+    """What a fit would promise and could cost, on the terminal, and whatever else is to stand below."""
     noise = foreseen.noise
     lines = [
         ("table", f"{foreseen.rows:,} rows of {foreseen.features:,} numbers"),
@@ -182,7 +183,7 @@ def show_outlook(foreseen: Any, numbers: bool) -> None:
     if foreseen.excess is not None:
         how = "in the mean" if foreseen.method == "path" else "with probability 95%"
         lines.append(("proven", f"mean loss within {foreseen.excess:.3g} of its least value, {how}"))
-    show(lines)
+    show([*lines, *more])
 
 
 def _place(method: str) -> str:
@@ -224,7 +225,7 @@ def _note_delivery(held: Any, output: Path) -> None:
     try:
         held.arrived()
     except EpsilearnError as error:
-        raise LedgerError(
+        raise EpsilearnError(
             f"the model is in {output} and its debit stands, but the ledger could not note the delivery: {error}"
         ) from None
 
@@ -245,19 +246,19 @@ def _show_release(released: Any, output: Path, balance: Any, as_json: bool) -> N
 
 @contextmanager
 def _ending_cleanly() -> Iterator[None]:
-    """A request to end (SIGTERM) is an interruption like Ctrl-C: nothing half-written stays."""
+    """A request to end, or a terminal that goes away, is an interruption like Ctrl-C: nothing half-written stays."""
 
     def interrupt(_number: int, _frame: Any) -> None:
         raise KeyboardInterrupt
 
-    with _handling(interrupt, signal.SIGTERM):
+    with _handling(interrupt, *_ENDINGS):
         yield
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Between a folder that gets its name and a ledger that hears of it nobody interrupts; little is left to do."""
-    with _handling(lambda _number, _frame: None, signal.SIGINT, signal.SIGTERM):
+    with _handling(lambda _number, _frame: None, signal.SIGINT, *_ENDINGS):
         yield
 
 
@@ -314,11 +315,12 @@ def plan(
         print_json({**foreseen.to_dict(), "rows_needed": needed, "for_loss": loss})
         return
     numbers = model in ("linear", "lasso")
-    show_outlook(foreseen, numbers)
+    more = []
     if needed is not None:
         what = f"{loss:g} of error" if numbers else f"{100 * loss:g} points of accuracy"
-        few, many = ("more than a million million" if count is None else f"{count:,}" for count in needed)
-        show([("rows needed", f"about {few} to {many} to lose {what} (an easy table to a hard one)")])
+        few, many = ("over a million million" if count is None else f"about {count:,}" for count in needed)
+        more.append(("rows needed", f"{few} (an easy table), {many} (a hard one), to lose at most {what}"))
+    show_outlook(foreseen, numbers, *more)
 
 
 def _plain_estimator(

@@ -28,7 +28,7 @@ def predict(
         bool, typer.Option("--without-target", help="The file has no header and no target column.")
     ] = False,
 ) -> None:
-    """Predict for raw rows. It costs no privacy: the model's promise covers everything done with it."""
+    """Predict for raw rows. It costs those the model was fitted to nothing more."""
     from epsilearn.model_file import load
 
     released = load(model)

@@ -78,7 +78,8 @@ def check(
 
     found = Schema.read(schema)
     if table is not None:
-        found = found.matched(opened(table, found).names()) if not found.sparse else found
+        file = opened(table, found)
+        found = found if found.sparse else found.matched(file.names())
     if target is not None:
         found.check_target(target)
     used = [name for name, column in found.columns.items() if not column.ignored]

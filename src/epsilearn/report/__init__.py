@@ -241,12 +241,16 @@ def _cost(value: float, numbers: bool) -> str:
 
 
 def _ledger(model: ReleasedModel, balance: Balance | None) -> str:
-    if balance is None or model.guarantee.ledger is None:
+    stamp = model.guarantee.ledger
+    if stamp is not None and balance is None:
+        facts = [("data set", stamp.dataset), ("this release", f"entry {stamp.entry}"), ("head", stamp.head)]
+        return f"<h2>The ledger</h2><p>It was debited; what is left could not be read then.</p>{_facts(facts)}"
+    if stamp is None or balance is None:
         return (
             "<h2>The ledger</h2><p>No ledger was debited. Promises about the same people add up, and nothing here "
             "knows of others.</p>"
         )
-    stamp, delta = model.guarantee.ledger, f", delta {balance.delta:g}" if balance.delta else ""
+    delta = f", delta {balance.delta:g}" if balance.delta else ""
     facts = [
         ("data set", balance.dataset),
         ("budget", f"epsilon {balance.epsilon:g}{delta}, {balance.rule} rule"),
@@ -306,8 +310,9 @@ def _use(digest: str) -> str:
     return (
         '<h2>Using it</h2><pre>import epsilearn\n\nmodel = epsilearn.load("model.json")\nmodel.predict(table)'
         "   # raw rows: a data frame or an Arrow table</pre>"
-        "<p>or <code>epsilearn predict model.json rows.csv</code>. Predictions cost no privacy: the promise covers "
-        "everything that is ever done with the model.</p>"
+        "<p>or <code>epsilearn predict model.json rows.csv</code>. Whatever is done with the model "
+        "costs the people it was fitted to nothing more. A prediction does say something of the row it is made for."
+        "</p>"
         f"<footer>Made by epsilearn {escape(__version__)}. Digest of <code>model.json</code>: "
         f"<code>{escape(digest)}</code></footer>"
     )
