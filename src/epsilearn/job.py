@@ -30,7 +30,7 @@ from epsilearn.progress import reading
 from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
 from epsilearn.schema import Column, Schema
 
-__all__ = ["Job", "public_landmarks"]
+__all__ = ["SCHEMA_IS_PUBLIC", "Job", "public_landmarks"]
 
 Array = NDArray[np.float64]
 

@@ -148,8 +148,8 @@ def _foresee(job: Any, rows: int | None, ledger: Any, as_json: bool) -> None:
         return
     more = []
     if balance is not None:
-        left = f"{balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining"
-        more.append(("ledger", f"{balance.dataset}: {left}"))
+        state = f"{balance.used:.1%} used, epsilon {balance.remaining_epsilon:g} remaining"
+        more.append(("ledger", f"{balance.dataset}: {state}"))
     show_outlook(foreseen, job.encoding.class_values() is None, *more)
     say("nothing was read but the header, and nothing was spent")
     if ledger is not None:
