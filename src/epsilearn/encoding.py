@@ -19,7 +19,8 @@ from epsilearn.columns import as_numbers, numbers_in
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
 from epsilearn.preprocessing import BoundedScaler
-from epsilearn.schema import SPARSE_TARGET, Column, FileFormat, Schema, one_line
+from epsilearn.schema import SPARSE_TARGET, FileFormat, Schema
+from epsilearn.schema_columns import Column, one_line
 
 __all__ = ["Encoding", "as_numbered", "as_table", "read_rows"]
 

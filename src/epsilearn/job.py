@@ -28,7 +28,8 @@ from epsilearn.mechanisms.release import Spender
 from epsilearn.outlook import Outlook, outlook
 from epsilearn.progress import reading
 from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
-from epsilearn.schema import Column, Schema
+from epsilearn.schema import Schema
+from epsilearn.schema_columns import Column
 
 __all__ = ["SCHEMA_IS_PUBLIC", "Job", "public_landmarks"]
 

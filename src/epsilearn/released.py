@@ -19,7 +19,8 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.rows.bounds import row_norms
-from epsilearn.schema import Column, Schema
+from epsilearn.schema import Schema
+from epsilearn.schema_columns import Column
 
 __all__ = ["MODELS", "LandmarkWeights", "LinearWeights", "ReleasedModel", "check_task"]
 

@@ -7,7 +7,8 @@ import re
 
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
-from epsilearn.schema import SPARSE_TARGET, one_line
+from epsilearn.schema import SPARSE_TARGET
+from epsilearn.schema_columns import one_line
 
 __all__ = ["check_header", "skeleton"]
 

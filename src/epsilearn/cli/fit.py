@@ -55,7 +55,8 @@ def fit(
     from dataclasses import replace
 
     from epsilearn.cli.schema import opened
-    from epsilearn.schema import Schema, check_count
+    from epsilearn.schema import Schema
+    from epsilearn.schema_columns import check_count
 
     public = Schema.read(schema)
     if rows is not None:
@@ -297,7 +298,7 @@ def plan(
     """Say what a fit would promise and cost, and how many rows it would need, without any table."""
     from epsilearn.checks import check_choice, check_positive
     from epsilearn.outlook import outlook, rows_for
-    from epsilearn.schema import check_count
+    from epsilearn.schema_columns import check_count
 
     check_choice("--model", model, ("logistic", "svm", "linear", "lasso", "sparse-logistic"))
     check_count("--features", features)

@@ -15,7 +15,7 @@ import numpy as np
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.kernels import RBF, Polynomial
 from epsilearn.released import LandmarkWeights, ReleasedModel
-from epsilearn.schema import Column
+from epsilearn.schema_columns import Column
 
 __all__ = ["to_onnx"]
 

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 
 from epsilearn.errors import InvalidInput
 from epsilearn.released import LinearWeights, ReleasedModel
-from epsilearn.schema import one_line
+from epsilearn.schema_columns import one_line
 
 __all__ = ["to_joblib", "to_pipeline"]
 
