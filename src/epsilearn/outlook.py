@@ -8,15 +8,16 @@ from typing import Any
 
 from epsilearn.calibration.expectation import EASY, HARD, Signal, accuracy_lost, error_added
 from epsilearn.calibration.fit import FitNoise
-from epsilearn.calibration.learning import excess_risk_bound
+from epsilearn.calibration.learning import excess_quantile
+from epsilearn.erm import Plan
 from epsilearn.guarantee import Guarantee
-from epsilearn.losses import Loss
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.path_plan import PathPlan
 
 __all__ = ["Outlook", "outlook", "rows_for"]
 
 _MOST_ROWS = 10**12
+_FAILURE = 0.05  # with which the proven bound may fail, over the noise
 
 
 @dataclass(frozen=True)
@@ -97,16 +98,8 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
     plan = estimator.plan(rows=rows, features=features)
     if isinstance(plan, PathPlan):
         return Outlook(rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=plan.excess_bound)
-    loss, norm = plan.loss, plan.table.norm
-    noise = FitNoise(
-        plan.method, plan.law.kind == "gaussian", plan.law.dimension, plan.strength, plan.law.scale, plan.certificate
-    )
-    columns = plan.table.columns
-    bound = excess_risk_bound(
-        loss=loss, rows=rows, columns=columns, alpha=plan.strength, epsilon=estimator.epsilon, delta=estimator.delta,
-        method=plan.method, row_norm=norm, rows_per_person=estimator.rows_per_person,
-    )  # fmt: skip
-    deviation = plan.law.deviation if plan.method == "output" else plan.law.deviation / (rows * plan.strength)
+    noise = _noise(plan)
+    deviation = noise.deviation if plan.method == "output" else noise.deviation / (rows * plan.strength)
     return Outlook(
         rows,
         features,
@@ -115,27 +108,33 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
         plan.method,
         alpha=plan.strength,
         weight_deviation=deviation,
-        excess=bound.tight,
-        lost=tuple(_lost(noise, rows, columns, norm, loss, signal) for signal in (EASY, HARD)),  # type: ignore[arg-type]
+        excess=excess_quantile(noise, plan.loss, rows, plan.table.norm, _FAILURE),
+        lost=(_lost(plan, EASY), _lost(plan, HARD)),
     )
 
 
-def _lost(noise: FitNoise, rows: int, columns: int, norm: float, loss: Loss, signal: Signal) -> float:
+def _noise(plan: Plan) -> FitNoise:
+    polish = 0.0 if plan.polish is None else plan.polish.scale
+    gaussian = plan.law.kind == "gaussian"
+    return FitNoise(plan.method, gaussian, plan.law.dimension, plan.strength, plan.law.scale, plan.certificate, polish)
+
+
+def _lost(plan: Plan, signal: Signal) -> float:
+    noise, table, loss = _noise(plan), plan.table, plan.loss
     if loss.classifies:
-        return accuracy_lost(noise, rows, columns, norm, signal)
-    return error_added(noise, rows, columns, norm, float(loss.target_bound), signal)  # type: ignore[attr-defined]
+        return accuracy_lost(noise, table.rows, table.columns, table.norm, signal)
+    half = float(loss.target_bound)  # type: ignore[attr-defined]
+    return error_added(noise, table.rows, table.columns, table.norm, half, signal)
 
 
-def rows_for(estimator: Any, features: int, cost: float, which: int) -> int | None:
-    """The least number of rows, to three digits, for which what privacy may cost is at most ``cost``.
+def rows_for(estimator: Any, features: int, cost: float, signal: Signal) -> int | None:
+    """The least number of rows, to three digits, for which what privacy may cost such a table is at most ``cost``.
 
-    ``which`` is 0 for an easy table and 1 for a hard one. None if a million million rows are not enough.
+    None if a million million are not enough.
     """
 
     def enough(rows: int) -> bool:
-        found = outlook(estimator, rows, features).lost
-        assert found is not None
-        return found[which] <= cost
+        return _lost(estimator.plan(rows=rows, features=features), signal) <= cost
 
     low, high = 1, 2
     while not enough(high):

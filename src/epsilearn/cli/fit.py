@@ -296,6 +296,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say what a fit would promise and cost, and how many rows it would need, without any table."""
+    from epsilearn.calibration.expectation import EASY, HARD
     from epsilearn.checks import check_choice, check_positive
     from epsilearn.outlook import outlook, rows_for
     from epsilearn.schema_columns import check_count
@@ -311,7 +312,7 @@ def plan(
         {"alpha": strength(alpha), "method": method},
     )  # fmt: skip
     foreseen = outlook(estimator, rows, features)
-    needed = None if foreseen.lost is None else [rows_for(estimator, features, loss, which) for which in (0, 1)]
+    needed = None if foreseen.lost is None else [rows_for(estimator, features, loss, table) for table in (EASY, HARD)]
     if as_json:
         print_json({**foreseen.to_dict(), "rows_needed": needed, "for_loss": loss})
         return
