@@ -22,7 +22,6 @@ __all__ = ["to_onnx"]
 _OPSET, _ML_OPSET, _IR = 18, 3, 9
 _SHARE = 1 - 2.0**-40  # what `BoundedScaler` keeps below the bound
 _OWN = "epsilearn: "  # how the graph's own names begin
-_OUTPUTS = ("prediction", "probabilities", "scores")
 
 
 def to_onnx(model: ReleasedModel) -> bytes:
@@ -43,7 +42,7 @@ def to_onnx(model: ReleasedModel) -> bytes:
     except ModuleNotFoundError:
         raise InvalidInput("exporting to ONNX needs the package onnx: pip install 'epsilearn[onnx]'") from None
     for name in model.schema.features(model.target):
-        if not name or name in _OUTPUTS or name.startswith(_OWN):
+        if not name or name in _outputs_of(model) or name.startswith(_OWN):
             raise InvalidInput(f"a column called {name!r} cannot be an input beside the graph's own names; rename it")
     graph = _Graph(onnx)
     features = _features(graph, model)
@@ -58,6 +57,12 @@ def to_onnx(model: ReleasedModel) -> bytes:
     onnx.checker.check_model(made)
     content: bytes = made.SerializeToString()
     return content
+
+
+def _outputs_of(model: ReleasedModel) -> tuple[str, ...]:
+    if model.classes is None:
+        return ("prediction",)
+    return ("prediction", "probabilities" if model.has_probabilities else "scores")
 
 
 class _Graph:
