@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -81,8 +81,9 @@ class Plan:
     polish: NoiseLaw | None
     certificate: float
     promise: Guarantee
-    loss: Loss
-    table: Table
+    # What it is for is not what was decided: two plans are equal if they decide the same.
+    loss: Loss = field(compare=False)
+    table: Table = field(compare=False)
 
 
 def plan(

@@ -48,6 +48,7 @@ def test_scalars_in_ball_arithmetic(quantile, law):
     assert_distributed(balls(lambda: Variate(quantile, source)), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [Fraction(1), Fraction(3, 2), Fraction(21, 2)], ids=str)
 def test_gamma(shape):
     source = SeededBits(12)
@@ -96,6 +97,7 @@ def test_k_norm_has_a_gamma_norm_and_a_uniform_direction():
     assert stats.chisquare(np.bincount(octants, minlength=8)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_k_norm_in_one_dimension_is_laplace():
     assert_distributed(k_norm_vectors(1, DRAWS, 16)[:, 0], stats.laplace())
 
