@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from pathlib import Path
@@ -35,7 +34,7 @@ def test_raw_files_in_a_good_model_out(command, tmp_path):
     assert accuracy(command, "csv", test) >= 0.832
 
     names = list(Schema.read(SCHEMA).columns)
-    table = pyarrow.csv.read_csv(gzip.open(train), read_options=pyarrow.csv.ReadOptions(column_names=names))
+    table = pyarrow.csv.read_csv(train, read_options=pyarrow.csv.ReadOptions(column_names=names))
     pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
     assert command("fit", tmp_path / "train.parquet", *words, "parquet")[0] == 0
     assert accuracy(command, "parquet", test) >= 0.832
