@@ -922,3 +922,10 @@ def test_random_tables(playground, as_toml, capsys, columns, written, lines, mod
 @given(*TABLES)
 def test_hundreds_of_random_tables(playground, as_toml, capsys, columns, written, lines, model, good):
     fit_random_table(playground, as_toml, capsys, columns, written, lines, model, good)
+
+
+def test_words_for_landmarks_are_refused_for_other_models(command, small):
+    code, _, err = command(*small, "--kernel", "polynomial", "-o", "out")
+    assert code == 2
+    assert "for landmark models" in err
+    assert not Path("out").exists()

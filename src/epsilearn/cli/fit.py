@@ -89,8 +89,8 @@ def _job(
     from epsilearn.job import Job
 
     _check_words(model, alpha, method, radius)
-    if landmarks is not None and model != "landmark":
-        raise InvalidInput(f"--public-landmarks is for landmark models, and this is a {model} model")
+    if (landmarks is not None or kernel != "rbf") and model != "landmark":
+        raise InvalidInput(f"--kernel and --public-landmarks are for landmark models, and this is a {model} model")
     points = None
     if landmarks is not None:
         schema.check_target(target)
@@ -175,11 +175,9 @@ def show_outlook(foreseen: Any, numbers: bool, *more: tuple[str, str]) -> None:
         lines.append(("a weight's noise", f"standard error {exactly}{foreseen.weight_deviation:.3g}"))
     if foreseen.lost is not None:
         low, high = foreseen.lost
-        cost = (
-            f"{low:.2g} to {high:.2g} in root mean squared error"
-            if numbers
-            else (f"{100 * low:.2g} to {100 * high:.2g} points of accuracy")
-        )
+        cost = f"{100 * low:.2g} to {100 * high:.2g} points of accuracy"
+        if numbers:
+            cost = f"{low:.2g} to {high:.2g} in root mean squared error"
         lines.append(("rough cost", f"{cost} (an easy table to a hard one; no bound)"))
     if foreseen.excess is not None:
         how = "in the mean" if foreseen.method == "path" else "with probability 95%"
