@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Annotated, Any
@@ -16,6 +17,9 @@ from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, Ledge
 __all__ = ["app", "main"]
 
 DONE, FAILED, BAD_USE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
+
+# A database's own log would print a traceback if Ctrl-C comes while it puts a connection back; that is said in one line.
+logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 # Typer carries its own copy of click; this is the base of everything it says about wrong words.
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
