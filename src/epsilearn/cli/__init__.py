@@ -18,7 +18,7 @@ __all__ = ["app", "main"]
 
 DONE, FAILED, BAD_USE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
 
-# A database's own log would print a traceback if Ctrl-C comes while it puts a connection back; that is said in one line.
+# Interrupted while it puts a connection back, the database would log a traceback; one line of ours says enough.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 # Typer carries its own copy of click; this is the base of everything it says about wrong words.
