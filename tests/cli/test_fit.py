@@ -583,7 +583,7 @@ def busy(tmp_path_factory):
 
 
 SERVER = """
-import json, os, sys
+import json, os, signal, sys
 from epsilearn import Ledger
 from epsilearn.cli import _run, main
 
@@ -599,12 +599,19 @@ for line in sys.stdin:
         os.chdir(here)
         for stream, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), stream)
+        code = None
         try:
-            main(words)
-        except SystemExit as end:
-            # Arrow's threads did not come along in the fork, and taking them down would fail.
+            try:
+                main(words)
+            except SystemExit as end:
+                code = end.code
             sys.stdout.flush()
-            os._exit(end.code)
+        except BaseException:
+            if code is None:  # the signal came before the program had begun: it ends like one that never did
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGINT)
+        # Arrow's threads did not come along in the fork, and taking them down would fail.
+        os._exit(code)
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
