@@ -22,7 +22,7 @@ from epsilearn.preprocessing import BoundedScaler
 from epsilearn.schema import SPARSE_TARGET, FileFormat, Schema
 from epsilearn.schema_columns import Column, one_line
 
-__all__ = ["Encoding", "as_numbered", "as_table", "read_rows"]
+__all__ = ["Encoding", "as_numbered", "as_table", "encoded", "read_rows"]
 
 Array = NDArray[np.float64]
 _BYTES = {False: 8, True: 12}  # of one entry, in a dense and a sparse matrix
@@ -92,7 +92,9 @@ class Encoding:
             norm=math.sqrt(len(names)),
             sparse_output=self.sparse,
         )
-        return scaler.fit_transform(pa.table(columns))
+        found = pa.table(columns)
+        # Nothing is learned from rows, and these have been checked: one will do.
+        return scaler.fit(found.slice(0, 1)).transform(found)
 
     def targets(self, table: Any) -> NDArray[Any]:
         """The target of each row: a number, or the position of its class."""
@@ -282,51 +284,66 @@ def read_rows(
     """
     schema = encoding.schema
     if schema.sparse:
-        assert schema.others is not None
-        assert schema.others.count is not None
-        if (size := file.sparse_size()) > memory:
-            raise InvalidInput(
-                f"{file.path.name} is too large: its rows take {size / 2**30:.3g} GiB in memory, and "
-                f"{memory / 2**30:.3g} are allowed; allow more, or split the file"
-            )
-        X, y = file.sparse_rows(schema.others.count, schema.others.first)
-        import pyarrow as pa
-
-        blocks = [(encoding.matrix(X), encoding.targets(pa.table({SPARSE_TARGET: y})))] if X.shape[0] else []
-    else:
-        blocks = list(_blocks(file, encoding, memory, progress, encoding.bytes_per_row + extra))
-    if not blocks:
-        raise InvalidInput(f"{file.path.name} has no rows; there must be at least one")
-    rows = sum(len(y) for _, y in blocks)
+        _check_sparse_size(file, memory)
+    size = encoding.bytes_per_row + extra
+    _check_rows(file, encoding, schema.rows or file.rows() or 0, size, memory)
+    rows, blocks = 0, []
+    for X, y in encoded(file, encoding):
+        rows += len(y)
+        _check_rows(file, encoding, rows, size, memory)
+        blocks.append((X, y))
+        if progress is not None:
+            progress(rows)
     if schema.rows is not None and rows != schema.rows:
         raise InvalidInput(f"{file.path.name} has {rows:,} rows, and the schema says {schema.rows:,}; mend one of them")
     parts, targets = [X for X, _ in blocks], np.concatenate([y for _, y in blocks])
     return (sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)), targets
 
 
-def _blocks(
-    file: TableFile, encoding: Encoding, memory: float, progress: Callable[[int], None] | None, size: int
-) -> Iterator[tuple[Any, NDArray[Any]]]:
-    most, rows = int(memory / size), 0
-    stated = encoding.schema.rows or file.rows() or 0
-    columns = [*encoding.schema.features(encoding.target), encoding.target]
-    if stated > most:
-        raise InvalidInput(_too_large(file, size, most, memory))
+def encoded(file: TableFile, encoding: Encoding, targets: bool = True) -> Iterator[tuple[Any, NDArray[Any]]]:
+    """Encoded rows of a file, a few thousand at a time, and their targets; without these where nobody asks for them."""
+    found = False
+    for rows, table in _raw(file, encoding, targets):
+        found = True
+        yield encoding.matrix(rows), encoding.targets(table) if targets else np.zeros(0)
+    if not found:
+        raise InvalidInput(f"{file.path.name} has no rows; there must be at least one")
+
+
+def _raw(file: TableFile, encoding: Encoding, targets: bool) -> Iterator[tuple[Any, Any]]:
+    """What holds the features of some rows, and what holds their targets."""
+    import pyarrow as pa
+
+    schema = encoding.schema
+    if schema.sparse:
+        assert schema.others is not None
+        assert schema.others.count is not None
+        X, y = file.sparse_rows(schema.others.count, schema.others.first)
+        if X.shape[0]:
+            yield X, pa.table({SPARSE_TARGET: y})
+        return
+    columns = [*schema.features(encoding.target), *([encoding.target] if targets else [])]
     for table in file.batches(columns):
-        rows += table.num_rows
-        if rows > most:
-            raise InvalidInput(_too_large(file, size, most, memory))
         if table.num_rows:
-            yield encoding.matrix(table), encoding.targets(table)
-        if progress is not None:
-            progress(rows)
+            yield table, table
 
 
-def _too_large(file: TableFile, size: int, most: int, memory: float) -> str:
-    return (
-        f"{file.path.name} is too large: with this schema and model a row takes {size} bytes, so more than {most:,} "
-        f"rows need more than the {memory / 2**30:.3g} GiB allowed; allow more memory, or ignore columns"
-    )
+def _check_sparse_size(file: TableFile, memory: float) -> None:
+    if (size := file.sparse_size()) > memory:
+        raise InvalidInput(
+            f"{file.path.name} is too large: its rows take {size / 2**30:.3g} GiB in memory, and "
+            f"{memory / 2**30:.3g} are allowed; allow more, or split the file"
+        )
+
+
+def _check_rows(file: TableFile, encoding: Encoding, rows: int, size: int, memory: float) -> None:
+    """Refuse more rows of this size than fit; a libsvm file's rows differ, and it was looked at as a whole."""
+    most = int(memory / size)
+    if not encoding.schema.sparse and rows > most:
+        raise InvalidInput(
+            f"{file.path.name} is too large: with this schema and model a row takes {size} bytes, so more than "
+            f"{most:,} rows need more than the {memory / 2**30:.3g} GiB allowed; allow more memory, or ignore columns"
+        )
 
 
 def as_table(data: Any) -> Any:

@@ -27,7 +27,7 @@ from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.mechanisms.release import Spender
 from epsilearn.outlook import Outlook, outlook
 from epsilearn.progress import reading
-from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
+from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
 
@@ -153,7 +153,7 @@ class Job:
             options["classes"] = range(len(column.categories))
         else:
             options["target_bound"] = column.bounds
-        if self.model in ("lasso", "sparse-logistic"):
+        if self.model in PATHS:
             options |= {"radius": self._radius(column), "feature_bound": 1.0, "data_norm": self.schema.norm}
             return (Lasso if self.model == "lasso" else SparseLogisticRegression)(fit_intercept=True, **options)
         options |= {"alpha": self.alpha, "method": self.method}
@@ -200,12 +200,12 @@ class Job:
             weights = LinearWeights(coefficients, np.atleast_1d(estimator.intercept_).astype(float), self._norm())
         return ReleasedModel(
             self.model, self.target, self.schema, weights, estimator.guarantee_, estimator.noise_,
-            "path" if self.model in ("lasso", "sparse-logistic") else self.method, settings,
+            "path" if self.model in PATHS else self.method, settings,
         )  # fmt: skip
 
     def _norm(self) -> float | None:
         """The length rows are scaled down to; sparse models leave them alone unless the schema asks for it."""
-        if self.model in ("lasso", "sparse-logistic"):
+        if self.model in PATHS:
             return self.schema.norm
         return self.schema.length(self.target)
 

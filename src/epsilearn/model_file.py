@@ -21,7 +21,7 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.kernel.kernels import RBF, Kernel, Polynomial
 from epsilearn.mechanisms.release import NoiseLaw
-from epsilearn.released import MODELS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
+from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
 from epsilearn.schema import Schema
 
 __all__ = ["FILE_NAME", "load", "model_from_json", "model_to_json"]
@@ -147,7 +147,7 @@ def _model(content: dict[str, Any]) -> ReleasedModel:
     weights = _weights(content["weights"], outputs, schema.width(target))
     if isinstance(weights, LandmarkWeights) != (kind == "landmark"):
         raise InvalidInput("its weights are not those of its kind of model")
-    method, ways = content["method"], ("path",) if kind in ("lasso", "sparse-logistic") else ("objective", "output")
+    method, ways = content["method"], ("path",) if kind in PATHS else ("objective", "output")
     check_choice("method", method, ways)
     settings = content["settings"]
     if not isinstance(settings, dict) or not all(type(number) in (int, float) for number in settings.values()):

@@ -6,7 +6,7 @@ It holds the released numbers, the schema and the guarantee, and nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from epsilearn.rows.bounds import row_norms
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
 
-__all__ = ["MODELS", "LandmarkWeights", "LinearWeights", "ReleasedModel", "check_task"]
+__all__ = ["MODELS", "PATHS", "LandmarkWeights", "LinearWeights", "ReleasedModel", "check_task"]
 
 Array = NDArray[np.float64]
 
@@ -35,17 +35,9 @@ MODELS = {
     "sparse-logistic": "sparse logistic regression",
     "landmark": "kernel machine on public landmarks",
 }
+PATHS = ("lasso", "sparse-logistic")  # found step by step, each step with noise of its own
 CLASSIFIERS, REGRESSORS = ("logistic", "svm", "sparse-logistic", "landmark"), ("linear", "lasso", "landmark")
 _WITHOUT_PROBABILITIES = ("svm",)
-
-
-class Weights(Protocol):
-    """What turns encoded rows into scores."""
-
-    coefficients: Array
-
-    def scores(self, X: Any) -> Array:
-        """Of shape (rows, outputs)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +59,7 @@ class LinearWeights:
     def scores(self, X: Any) -> Array:
         scores: Array = X @ self.coefficients.T
         if self.norm is not None:
-            with np.errstate(divide="ignore"):
-                scores = scores * np.minimum(1.0, self.norm / row_norms(X))[:, None]
+            scores = scores * _factors(X, self.norm)[:, None]
         return scores + self.intercept
 
 
@@ -92,11 +83,17 @@ class LandmarkWeights:
     norm: float
 
     def scores(self, X: Any) -> Array:
-        with np.errstate(divide="ignore"):
-            factors = np.minimum(1.0, self.norm / row_norms(X))
+        factors = _factors(X, self.norm)
         X = sparse.diags_array(factors) @ X if sparse.issparse(X) else X * factors[:, None]
         points, inside = self.features.kernel.inside(self.features.kernel.points(X))
         return self.features.scores(points, self.coefficients.T, inside) + self.intercept
+
+
+def _factors(X: Any, norm: float) -> Array:
+    """What to multiply each row by so that it is no longer than this."""
+    with np.errstate(divide="ignore"):
+        factors: Array = np.minimum(1.0, norm / row_norms(X))
+    return factors
 
 
 def check_task(model: str, column: Column) -> None:
@@ -189,8 +186,12 @@ class ReleasedModel:
             bounds = self.schema.columns[self.target].bounds
             assert bounds is not None
             return np.clip(scores[:, 0], *bounds)
-        found: NDArray[Any] = classes[(scores[:, 0] > 0).astype(int) if len(classes) == 2 else scores.argmax(axis=1)]
+        found: NDArray[Any] = classes[self.positions(scores)]
         return found
+
+    def positions(self, scores: Array) -> NDArray[np.intp]:
+        """The place of each row's class among the classes."""
+        return (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
     def predict_proba(self, table: Any) -> Array:
         """The probability of each class for each row, where the model has them."""

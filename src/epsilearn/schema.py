@@ -127,21 +127,23 @@ class Schema:
         """Whether the columns are numbered rather than named, as in a libsvm file."""
         return self.others is not None and self.others.count is not None
 
+    @property
+    def _numbered(self) -> int:
+        return 0 if self.others is None else self.others.count or 0
+
     def features(self, target: str) -> list[str]:
         """The named columns a model of this target uses."""
         return [name for name, column in self.columns.items() if name != target and not column.ignored]
 
     def width(self, target: str) -> int:
         """How many numbers a row becomes."""
-        numbered = self.others.count if self.others is not None and self.others.count is not None else 0
-        return numbered + sum(self.columns[name].width for name in self.features(target))
+        return self._numbered + sum(self.columns[name].width for name in self.features(target))
 
     def length(self, target: str) -> float:
         """The length to which rows are scaled down; the largest there can be if none is stated."""
         if self.norm is not None:
             return self.norm
-        numbered = self.others.count if self.others is not None and self.others.count is not None else 0
-        return float((numbered + len(self.features(target))) ** 0.5)
+        return float((self._numbered + len(self.features(target))) ** 0.5)
 
     def check_target(self, target: str) -> Column:
         """What is public about the target, which must be a column that is used, beside at least one other."""

@@ -111,16 +111,10 @@ def _public_rows(path: Path, encoding: Any) -> Any:
     from scipy import sparse
 
     from epsilearn.cli.schema import opened
+    from epsilearn.encoding import encoded
 
-    file = opened(path, encoding.schema)
-    if encoding.schema.sparse:
-        others = encoding.schema.others
-        return encoding.matrix(file.sparse_rows(others.count, others.first)[0])
-    columns = encoding.schema.features(encoding.target)
-    blocks = [encoding.matrix(batch) for batch in file.batches(columns) if batch.num_rows]
-    if not blocks:
-        raise InvalidInput(f"{path.name} has no rows; landmarks are public rows")
-    return sparse.vstack([sparse.csr_array(block) for block in blocks])
+    blocks = encoded(opened(path, encoding.schema), encoding, targets=False)
+    return sparse.vstack([sparse.csr_array(X) for X, _ in blocks])
 
 
 def strength(alpha: str) -> float | str:

@@ -55,28 +55,11 @@ def predict(
 
 def _batches(model: Any, table: Path, *, targets: bool, without_target: bool = False) -> Iterator[tuple[Any, Any]]:
     """Encoded rows of a table, a few thousand at a time, and their targets if asked for."""
-    from epsilearn.files import TableFile
-    from epsilearn.schema import SPARSE_TARGET
+    from epsilearn.cli.schema import opened
+    from epsilearn.encoding import encoded
 
-    schema, encoding = model.schema, model.encoding
-    names = tuple(name for name in schema.columns if not (without_target and name == model.target))
-    file = TableFile.at(table, schema.file, names)
-    if (file.format == "libsvm") != schema.sparse:
-        raise InvalidInput(f"{table.name} is not the kind of file that the model was fitted to")
-    if schema.sparse:
-        import pyarrow as pa
-
-        X, y = file.sparse_rows(schema.others.count, schema.others.first)
-        tables: Any = [(X, pa.table({SPARSE_TARGET: y}))] if X.shape[0] else []
-    else:
-        wanted = [*schema.features(model.target), *([model.target] if targets else [])]
-        tables = ((batch, batch) for batch in file.batches(wanted) if batch.num_rows)
-    found = False
-    for rows, batch in tables:
-        found = True
-        yield encoding.matrix(rows), encoding.targets(batch) if targets else None
-    if not found:
-        raise InvalidInput(f"{table.name} has no rows; there must be at least one")
+    missing = model.target if without_target else None
+    return encoded(opened(table, model.schema, missing), model.encoding, targets)
 
 
 @app.command("show")
@@ -200,16 +183,15 @@ def _scores(model: Any, table: Path) -> tuple[Any, tuple[float, float], str]:
     from epsilearn.evaluation import squared_errors
 
     bounds = model.schema.columns[model.target].bounds
-    positions = None if model.classes is None else np.arange(len(model.classes))
+    numbers = model.classes is None
     found = []
     for X, truth in _batches(model, table, targets=True):
         scores = model.weights.scores(X)
-        if positions is None:
+        if numbers:
             found.append(squared_errors(model.predictions(scores), truth, *bounds))
         else:
-            chosen = (scores[:, 0] > 0).astype(int) if len(positions) == 2 else scores.argmax(axis=1)
-            found.append((chosen == truth).astype(np.float64))
-    if positions is None:
+            found.append((model.positions(scores) == truth).astype(np.float64))
+    if numbers:
         return np.concatenate(found), (0.0, (bounds[1] - bounds[0]) ** 2), "mean squared error"
     return np.concatenate(found), (0.0, 1.0), "accuracy"
 

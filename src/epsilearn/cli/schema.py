@@ -101,11 +101,11 @@ def check(
     say("the schema is complete" + ("" if table is None else f", and the header of {table.name} fits it"))
 
 
-def opened(table: Path, schema: Any) -> Any:
-    """The file of a table that this schema describes; nothing of it has been read yet."""
+def opened(table: Path, schema: Any, missing: str | None = None) -> Any:
+    """The file of a table that this schema describes, without one column perhaps; nothing has been read yet."""
     from epsilearn.files import TableFile
 
-    file = TableFile.at(table, schema.file, tuple(schema.columns))
+    file = TableFile.at(table, schema.file, tuple(name for name in schema.columns if name != missing))
     if (file.format == "libsvm") != schema.sparse:
-        raise InvalidInput(f"{table.name} and the schema disagree on whether the file is a libsvm file")
+        raise InvalidInput(f"{table.name} is not the kind of file that the schema describes: they disagree on libsvm")
     return file
