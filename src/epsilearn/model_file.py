@@ -147,7 +147,7 @@ def _model(content: dict[str, Any]) -> ReleasedModel:
     weights = _weights(content["weights"], outputs, schema.width(target))
     if isinstance(weights, LandmarkWeights) != (kind == "landmark"):
         raise InvalidInput("its weights are not those of its kind of model")
-    method, ways = content["method"], ("path",) if kind in PATHS else ("objective", "output")
+    method, ways = content["method"], ("path",) if kind in PATHS else ("objective", "output", "gradient")
     check_choice("method", method, ways)
     settings = content["settings"]
     if not isinstance(settings, dict) or not all(type(number) in (int, float) for number in settings.values()):

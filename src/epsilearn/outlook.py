@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from epsilearn.calibration.expectation import EASY, HARD, Signal, accuracy_lost, error_added
@@ -33,14 +33,15 @@ class Outlook:
     noise : NoiseLaw
         The law of the noise.
     method : str
-        Where it goes: "objective", "output", or "path" for models found step by step.
+        Where it goes: "objective", "output", "gradient", or "path" for models found step by step.
     alpha : float or None
         The regularisation that would be used.
     steps : int or None
         The points of the path.
     weight_deviation : float or None
         A coefficient's deviation by the noise: exact for noise on the result, otherwise the bound sd(b)/(n alpha),
-        since the exact one would pass through the private Hessian.
+        since the exact one would pass through the private Hessian. None where rows are moved and scaled first, by
+        lengths that only the fit finds.
     excess : float or None
         How far above its least value the mean loss can end: with probability 0.95 over the noise; for a path, in the
         mean.
@@ -100,6 +101,7 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
         return Outlook(rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=plan.excess_bound)
     noise = _noise(plan)
     deviation = noise.deviation if plan.method == "output" else noise.deviation / (rows * plan.strength)
+    proven = plan.method != "gradient"
     return Outlook(
         rows,
         features,
@@ -107,10 +109,16 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
         plan.law,
         plan.method,
         alpha=plan.strength,
-        weight_deviation=deviation,
-        excess=excess_quantile(noise, plan.loss, rows, plan.table.norm, _FAILURE),
-        lost=(_lost(plan, EASY), _lost(plan, HARD)),
+        weight_deviation=deviation if proven and plan.centring is None else None,
+        excess=excess_quantile(noise, plan.loss, rows, plan.table.norm, _FAILURE) if proven else None,
+        lost=_range(plan),
     )
+
+
+def _range(plan: Plan) -> tuple[float, float]:
+    """What privacy may cost on two models of a table, the cheaper one first: which it is depends on the noise."""
+    easy, hard = _lost(plan, EASY), _lost(plan, HARD)
+    return min(easy, hard), max(easy, hard)
 
 
 def _noise(plan: Plan) -> FitNoise:
@@ -122,6 +130,10 @@ def _noise(plan: Plan) -> FitNoise:
 def _lost(plan: Plan, signal: Signal) -> float:
     noise, table, loss = _noise(plan), plan.table, plan.loss
     if loss.classifies:
+        # With a margin all records pull harder: as if noise and regularisation were that much less.
+        margin = getattr(loss, "margin", 0.0)
+        pull = 2 / (1 + math.exp(-margin))
+        noise = replace(noise, scale=noise.scale / pull, strength=noise.strength / pull)
         return accuracy_lost(noise, table.rows, table.columns, table.norm, signal)
     half = float(loss.target_bound)  # type: ignore[attr-defined]
     return error_added(noise, table.rows, table.columns, table.norm, half, signal)

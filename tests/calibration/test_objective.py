@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import chi, norm
 
 from epsilearn.balls import precision
-from epsilearn.calibration.additive import gaussian_delta, gaussian_scale
+from epsilearn.calibration.additive import gaussian_delta, gaussian_scale, gaussian_shift
 from epsilearn.calibration.objective import (
     _by_length,
     _by_maximum,
@@ -22,6 +22,7 @@ from epsilearn.calibration.objective import (
     pure_loss,
     pure_perturbation,
 )
+from epsilearn.errors import InvalidInput
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Softmax
 
 # Records (x, y) that replace each other, and how many others of each kind stand beside them.
@@ -169,6 +170,51 @@ def test_gaussian_bounds_by_simulation():
     worst = np.max(loss + shift * length[:, None][:40_000] + shift**2 / 2, axis=1)
     sampled = np.maximum(0, -np.expm1(epsilon - worst)).mean()
     assert _by_length(Logistic(), n, 1.0, strength, scale, epsilon) == pytest.approx(sampled, rel=0.1)
+
+
+# After an earlier release: its privacy loss is normal, and adds to that of the minimiser.
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Logistic(3.0), HuberisedHinge(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    ("n", "strength", "epsilon", "delta", "prior"), [(1, 2.0, 1.0, 1e-4, 0.1), (20, 0.1, 0.5, 1e-3, 0.06)]
+)
+def test_the_bound_after_a_release_by_quadrature(loss, n, strength, epsilon, delta, prior):
+    """The exact delta of both releases is the mean of the minimiser's at epsilon less the first one's normal loss."""
+    found = gaussian_perturbation(loss, n, 1.0, strength, epsilon, delta, prior)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    exact = sum(
+        weight * exact_gaussian_delta(loss, n, found.strength, found.scale, epsilon - prior**2 / 2 - prior * node)
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True)
+    )
+    assert exact <= delta * (1 + 1e-6)
+    assert exact <= gaussian_loss(loss, n, 1.0, found.strength, found.scale, epsilon, prior)
+
+
+def test_the_bound_after_a_release_by_simulation():
+    generator = np.random.default_rng(0)
+    n, strength, scale, epsilon, prior = 100, 0.1, 3.0, 1.0, 0.4
+    k, c = 2 / scale, math.log1p(0.25 / (n * strength))
+    b1, b2, before = generator.normal(size=(3, 2_000_000))
+    largest = np.maximum(0, b1 * k / 2) + np.maximum(0, b2 * k / 2) + prior**2 / 2 + prior * before
+    sampled = np.maximum(0, 1 - np.exp(epsilon - c - k**2 / 2 - largest)).mean()
+    bound = gaussian_loss(Logistic(), n, 1.0, strength, scale, epsilon, prior)
+    assert 0.3 * bound <= sampled <= bound * 1.02
+
+
+def test_five_percent_less_noise_breaks_the_bound_after_a_release():
+    prior = 0.35 * gaussian_shift(1.0, 1e-6)
+    found = gaussian_perturbation(Logistic(), 1000, 1.0, 0.1, 1.0, 1e-6, prior)
+    assert gaussian_loss(Logistic(), 1000, 1.0, 0.1, found.scale, 1.0, prior) <= 1e-6
+    assert gaussian_loss(Logistic(), 1000, 1.0, 0.1, 0.95 * found.scale, 1.0, prior) > 1.4e-6
+    # Together they cost what one Gaussian mechanism of both shifts costs, but for a few per cent.
+    together = math.hypot(2 / found.scale, prior)
+    assert 0.95 * gaussian_shift(0.99, 1e-6) < together < gaussian_shift(1.0, 1e-6)
+
+
+def test_a_budget_that_nothing_is_left_of_is_refused():
+    with pytest.raises(InvalidInput, match="no noise is enough"):
+        gaussian_perturbation(Logistic(), 100, 1.0, 0.1, 1.0, 0.6, prior=2.0)
 
 
 def test_objective_perturbation_costs_what_the_gaussian_mechanism_costs():

@@ -33,7 +33,7 @@ def test_there_is_no_way_in_for_a_record():
     from epsilearn.calibration import strength
 
     parameters = inspect.signature(automatic_strength).parameters
-    assert set(parameters) == {"loss", "rows", "columns", "row_norm", "epsilon", "delta", "method", "score"}
+    assert set(parameters) == {"loss", "rows", "columns", "row_norm", "epsilon", "delta", "method", "score", "growing"}
     assert "numpy" not in vars(strength)
 
 

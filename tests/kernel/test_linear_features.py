@@ -55,6 +55,11 @@ WAYS = [
 every_way = pytest.mark.parametrize("options", WAYS, ids=str)
 
 
+def as_given(model, X, settings) -> dict[str, Any]:
+    """Settings with the regularisation that a model on features chooses: linear models choose by rules of their own."""
+    return {"alpha": model.plan(rows=len(X), features=X.shape[1]).strength, **settings}
+
+
 def check_same(model: Any, linear: Any, psi: Any, X: Any, y: Any) -> None:
     """The same seeded bits, the same problem: the same weights, to the last bit."""
     model.fit(X, y)
@@ -74,7 +79,7 @@ def test_a_landmark_classifier_is_logistic_regression_on_projections(options, wh
     own = Landmarks(RBF(0.5), Z, 6, whitening)
     settings = {"classes": list(range(classes)), "random_state": 3, **options}
     model = LandmarkClassifier(kernel=RBF(0.5), landmarks=Z, rank=6, whitening=whitening, **settings)
-    linear = LogisticRegression(data_norm=own.bound, fit_intercept=False, **settings)
+    linear = LogisticRegression(data_norm=own.bound, fit_intercept=False, **as_given(model, X, settings))
     check_same(model, linear, own.table(X), X, y)
     assert model.coef_.shape == (1 if classes == 2 else 3, 6)
 
@@ -84,7 +89,7 @@ def test_with_the_hinge_it_is_a_support_vector_machine(options):
     X, y = table()
     settings = {"classes": [0, 1], "random_state": 3, **options}
     model = LandmarkClassifier(kernel=Laplacian(0.5), landmarks=Z, loss="hinge", **PLAIN, **settings)
-    linear = LinearSVC(data_norm=1.0, fit_intercept=False, **settings)
+    linear = LinearSVC(data_norm=1.0, fit_intercept=False, **as_given(model, X, settings))
     check_same(model, linear, Landmarks(Laplacian(0.5), Z).table(X), X, y)
 
 
@@ -106,8 +111,8 @@ def test_random_features_are_linear_models_over_cosines(kernel, loss):
     psi = Fourier(kernel, 2, 30, seed=7).table(X)
     settings = {"random_state": 3, **({"target_bound": 1.0} if loss == "huber" else {"classes": [0, 1]})}
     kind = {"logistic": LogisticRegression, "hinge": LinearSVC, "huber": LinearRegression}[loss]
-    linear = kind(data_norm=1.0 + 1e-12, fit_intercept=False, **settings)
     model = RandomFeatures(kernel=kernel, n_features=30, feature_seed=7, loss=loss, **settings)
+    linear = kind(data_norm=1.0 + 1e-12, fit_intercept=False, **as_given(model, X, settings))
     check_same(model, linear, psi, X, y)
     other = RandomFeatures(kernel=kernel, n_features=30, feature_seed=8, loss=loss, **settings).fit(X, y)
     assert not np.allclose(other.coef_, model.coef_)

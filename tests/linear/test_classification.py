@@ -70,8 +70,10 @@ def test_without_noise_the_machine_is_the_minimiser_of_its_hinge():
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_easy_data_is_learned_at_an_ordinary_budget(delta, classes):
     X, y = blobs(6000, classes, d=5)
-    model = LogisticRegression(epsilon=1.0, delta=delta, data_norm=2.0, classes=range(classes), random_state=0)
-    assert model.fit(X, y).score(X, y) > 0.97
+    settings = {"epsilon": 1.0, "delta": delta, "data_norm": 2.0, "classes": range(classes), "random_state": 0}
+    assert LogisticRegression(centre=False, **settings).fit(X, y).score(X, y) > 0.97
+    # Centring rows that are centred already costs an eighth of the budget, and gains nothing.
+    assert LogisticRegression(**settings).fit(X, y).score(X, y) > 0.96
 
 
 def test_the_machine_learns_easy_data():

@@ -35,7 +35,7 @@ def run_output(law: NoiseLaw, coef: object, seed: int | None = None, **options):
 
 def run_objective(law: NoiseLaw, solve, seed: int | None = None, polish: NoiseLaw = TINY, **options):
     settings = {"promise": PROMISE, "ledger": None, "purpose": "fit", "random_state": seed, **options}
-    return perturb_objective(solve, law=law, polish=polish, **settings)
+    return perturb_objective(lambda drawn, _noisy: solve(drawn), law=law, polish=polish, **settings)
 
 
 def norm_law(law: NoiseLaw):

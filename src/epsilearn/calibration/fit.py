@@ -9,6 +9,7 @@ from typing import Any
 
 from epsilearn.balls import decimal_down, exact
 from epsilearn.calibration.additive import gaussian_scale, laplace_scale
+from epsilearn.calibration.centring import Centring
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity, norm_bound
@@ -79,6 +80,7 @@ def planned_noise(
     rows_per_person: int = 1,
     rounding: Rounding | None = None,
     tight: bool = True,
+    centring: Centring | None = None,
 ) -> FitNoise:
     """The noise of a fit with this budget per person.
 
@@ -89,6 +91,8 @@ def planned_noise(
         less is not asked for. Left out, sums are taken to be exact.
     tight : bool
         This project's theorems, or the constants as printed.
+    centring : Centring, optional
+        What was released before noise entered the objective, and is paid for by the same budget.
 
     Examples
     --------
@@ -98,9 +102,11 @@ def planned_noise(
     (True, True)
     """
     budget, rounding = (epsilon, delta, rows_per_person), rounding or (lambda _loss, _reach: 0.0)
-    make = _planned_output if method == "output" else _planned_objective
     # A record with several scores has as many weights for each column, and its curvature that rank.
-    return make(loss, rows, columns * loss.rank, row_norm, strength, budget, rounding, tight)
+    size = rows, columns * loss.rank, row_norm
+    if method == "output":
+        return _planned_output(loss, *size, strength, budget, rounding, tight)
+    return _planned_objective(loss, *size, strength, budget, rounding, tight, centring)
 
 
 def stable_minimiser(
@@ -151,12 +157,14 @@ def _planned_objective(
     budget: Budget,
     rounding: Rounding,
     tight: bool,
+    centring: Centring | None,
 ) -> FitNoise:
     epsilon, delta = per_record(*budget)
     polish_epsilon = decimal_down(exact(epsilon) * exact(_POLISH_SHARE))
-    main_epsilon = decimal_down(exact(epsilon) - exact(polish_epsilon)) if tight else epsilon
+    spent, prior = (centring.epsilon, centring.shift) if centring else (0.0, 0.0)
+    main_epsilon = decimal_down(exact(epsilon) - exact(polish_epsilon) - exact(spent)) if tight else epsilon
     if delta:
-        found = gaussian_perturbation(loss, rows, row_norm, strength, main_epsilon, delta)
+        found = gaussian_perturbation(loss, rows, row_norm, strength, main_epsilon, delta, prior)
     else:
         found = pure_perturbation(loss, rows, row_norm, strength, main_epsilon, tight)
     noise = FitNoise("objective", delta > 0, dimension, found.strength, found.scale, 0.0)

@@ -176,10 +176,11 @@ def printed_excess(
 
 
 def _is_printed(loss: LossBounds, delta: float) -> bool:
-    """Whether the 2008 paper covers this. l'' = |l'| (1 - |l'|) with |l'| <= 1 is the logistic loss and no other."""
+    """Whether the 2008 paper covers this. l'' = |l'| (1 - |l'|) with |l'| <= 1 is the logistic loss, moved by a margin
+    that its value at 0 tells."""
     slopes = (0.0, 0.25, 0.5, 1.0)
     logistic = loss.lipschitz == 1 and loss.rank == 1 and all(loss.curvature_at(s) == s * (1 - s) for s in slopes)
-    return logistic and delta == 0
+    return logistic and loss.at_zero < 0.7 and delta == 0
 
 
 def _check_fit(loss: LossBounds, method: str) -> None:

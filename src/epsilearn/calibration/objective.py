@@ -18,6 +18,7 @@ from scipy.stats import chi2
 
 from epsilearn.calibration.output import LossBounds
 from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.errors import InvalidInput
 
 __all__ = ["Perturbation", "gaussian_loss", "gaussian_perturbation", "pure_loss", "pure_perturbation"]
 
@@ -116,14 +117,22 @@ def _enough_strength(fits: Callable[[float], bool], strength: float) -> float:
         return strength
     low, high = strength, 2 * strength
     while not fits(high):
-        low, high = high, 2 * high
+        low, high = high, _doubled(high)
     for _ in range(60):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
 
 
-def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
+def _doubled(number: float) -> float:
+    if number > 1e150:
+        raise InvalidInput("no noise is enough for this budget with these bounds; ask for another epsilon or delta")
+    return 2 * number
+
+
+def gaussian_loss(
+    loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float, prior: float = 0.0
+) -> float:
     """A bound on delta(epsilon) of the exact minimiser when b is normal with deviation ``scale``.
 
     Theorem. With k = 2 L R / scale, r the rank of a record's curvature (1 for a loss of one score), c = r log(1 + beta
@@ -131,30 +140,36 @@ def gaussian_loss(loss: LossBounds, rows: int, row_norm: float, strength: float,
     delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have either sign (regression, custom losses) instead:
     delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t.
 
+    After releases whose privacy loss is that of a normal shift of length ``prior``, and which the rows may depend on,
+    z loses prior**2 / 2, every G(a) becomes G(sqrt(a**2 + prior**2)), and G(prior) comes on top.
+
     Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss given the noise's length in the
-    span of the records' gradients, which is chi distributed with 2 r degrees of freedom. The smaller of the two.
+    span of the records' gradients, which is chi distributed with 2 r degrees of freedom. The smaller of the two, where
+    nothing was released before.
     """
-    return min(
-        _by_maximum(loss, rows, row_norm, strength, scale, epsilon),
-        _by_length(loss, rows, row_norm, strength, scale, epsilon),
-    )
+    by_maximum = _by_maximum(loss, rows, row_norm, strength, scale, epsilon, prior)
+    return by_maximum if prior else min(by_maximum, _by_length(loss, rows, row_norm, strength, scale, epsilon))
 
 
-def _by_maximum(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
+def _by_maximum(
+    loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float, prior: float = 0.0
+) -> float:
     k = 2 * loss.lipschitz * row_norm / scale
-    z = epsilon - _determinant(loss, rows, row_norm, strength) - k**2 / 2
+    z = epsilon - _determinant(loss, rows, row_norm, strength) - k**2 / 2 - prior**2 / 2
     if z <= 0:
         return 1.0
 
     def part(a: float) -> float:
-        return _excess_tail(z / a, a)
+        together = math.hypot(a, prior)
+        return _excess_tail(z / together, together)
 
+    before = part(0.0) if prior else 0.0
     if loss.two_sided:
         # Over angles from 0 to 45 degrees, each cell bounded by its larger deviations.
         angles = np.linspace(0, math.pi / 4, 65)
         cells = zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True)
-        return min(1.0, max(2 * part(k * float(c)) + 2 * part(k * float(s)) for c, s in cells) * _SLACK)
-    return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2)) * _SLACK)
+        return min(1.0, (max(2 * part(k * float(c)) + 2 * part(k * float(s)) for c, s in cells) + before) * _SLACK)
+    return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2) + before) * _SLACK)
 
 
 def _excess_tail(start: float, step: float) -> float:
@@ -206,9 +221,11 @@ def _by_length(loss: LossBounds, rows: int, row_norm: float, strength: float, sc
 
 
 def gaussian_perturbation(
-    loss: LossBounds, rows: int, row_norm: float, strength: float, epsilon: float, delta: float
+    loss: LossBounds, rows: int, row_norm: float, strength: float, epsilon: float, delta: float, prior: float = 0.0
 ) -> Perturbation:
     """The normal noise that makes the exact minimiser (epsilon, delta)-private; the strength as in the pure case.
+
+    ``prior`` is the length of the normal shift that earlier releases amount to; the promise is for all of them.
 
     Examples
     --------
@@ -223,9 +240,11 @@ def gaussian_perturbation(
     check_budget(epsilon, delta)
     # Half of epsilon at most for the determinant: the same rule as for pure noise at rate epsilon / (4 L R).
     strength = _enough_strength(lambda s: _determinant(loss, rows, row_norm, s) <= epsilon / 2, strength)
-    scale = _least_scale(lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm)
+    scale = _least_scale(
+        lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon, prior) <= delta, loss, row_norm
+    )
     # The other bound is dear to evaluate, and seldom the smaller one: ask once before searching with it.
-    if _by_length(loss, rows, row_norm, strength, 0.999 * scale, epsilon) <= delta:
+    if not prior and _by_length(loss, rows, row_norm, strength, 0.999 * scale, epsilon) <= delta:
         scale = _least_scale(
             lambda s: gaussian_loss(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm
         )
@@ -236,7 +255,7 @@ def _least_scale(fits: Callable[[float], bool], loss: LossBounds, row_norm: floa
     """The least scale that fits, to six digits and rounded up; fitting is monotone."""
     low, high = 1e-6 * loss.lipschitz * row_norm, loss.lipschitz * row_norm
     while not fits(high):
-        low, high = high, 2 * high
+        low, high = high, _doubled(high)
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)

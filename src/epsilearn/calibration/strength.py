@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from epsilearn.calibration.additive import gaussian_scale, laplace_scale
+from epsilearn.calibration.additive import gaussian_scale, gaussian_shift, laplace_scale
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
 from epsilearn.errors import InvalidInput
@@ -24,6 +24,7 @@ __all__ = ["automatic_rank", "automatic_strength", "typical_score"]
 Array = NDArray[np.float64]
 
 _SIGNAL = 20.0
+_LEAST_GROWTH = 5.0
 _MOST_DIRECTIONS = 800
 
 
@@ -38,8 +39,8 @@ def typical_score(method: str, classes: int = 2, target_bound: float | None = No
     (12.0, 18.0, 5.0)
     """
     if target_bound is not None:
-        return {"objective": 2.0, "output": 0.75}[method] * target_bound
-    return {"objective": 12.0, "output": 5.0}[method] * (1.5 if classes > 2 else 1.0)
+        return {"objective": 2.0, "gradient": 2.0, "output": 0.75}[method] * target_bound
+    return {"objective": 12.0, "gradient": 12.0, "output": 5.0}[method] * (1.5 if classes > 2 else 1.0)
 
 
 def automatic_strength(
@@ -51,6 +52,7 @@ def automatic_strength(
     delta: float,
     method: str,
     score: float,
+    growing: bool = False,
 ) -> float:
     """The regularisation for a loss and a budget.
 
@@ -63,6 +65,9 @@ def automatic_strength(
     ----------
     score : float
         The size of a score to expect on a row at the bound: see `typical_score`.
+    growing : bool
+        Whether less noise lets scores grow: ``score`` is then divided by the root of the noise's length in the mean
+        gradient, in lengths of a row; by no more than a fifth. The strength is then at least 4 beta R**2 / (n epsilon).
 
     Examples
     --------
@@ -70,9 +75,9 @@ def automatic_strength(
     >>> round(automatic_strength(Logistic(), 30_000, 100, 1.0, 1.0, 1e-9, "objective", 12.0), 5)
     0.00031
     """
-    if method == "objective" and math.isinf(loss.lipschitz):
+    if method != "output" and math.isinf(loss.lipschitz):
         raise InvalidInput(
-            "objective perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
+            f"{method} perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
         )
     typical = score * math.sqrt(loss.rank) / row_norm
     weights = columns * loss.rank
@@ -82,7 +87,16 @@ def automatic_strength(
             length = math.sqrt(weights) * gaussian_perturbation(loss, rows, row_norm, strength, epsilon, delta).scale
         else:
             length = weights * pure_perturbation(loss, rows, row_norm, strength, epsilon).scale
-        return length / (rows * typical)
+        # Below this the change of the Hessian takes more than a quarter of epsilon, and noise grows as fast as freedom.
+        least = 4 * loss.mean_curvature * row_norm**2 / (rows * epsilon) if growing else 0.0
+        return max(by_length(length), least)
+
+    def by_gradient(_strength: float) -> float:
+        return by_length(math.sqrt(weights) * 2 * loss.lipschitz * row_norm / gaussian_shift(epsilon, delta))
+
+    def by_length(length: float) -> float:
+        grown = max(_LEAST_GROWTH, math.sqrt(rows * row_norm / length)) if growing else 1.0
+        return length / (rows * typical * grown)
 
     def by_output(strength: float) -> float:
         change = minimiser_sensitivity(loss, rows, row_norm, strength) * strength * rows
@@ -92,7 +106,8 @@ def automatic_strength(
             length = weights * laplace_scale(change, epsilon)
         return math.cbrt(2 * loss.smoothness * (row_norm * length / (rows * typical)) ** 2 / columns)
 
-    return _fixed_point(by_output if method == "output" else by_objective, row_norm**2)
+    rule = {"objective": by_objective, "output": by_output, "gradient": by_gradient}[method]
+    return _fixed_point(rule, row_norm**2)
 
 
 def automatic_rank(loss: LossBounds, rows: int, spectrum: Array, epsilon: float, delta: float) -> int:

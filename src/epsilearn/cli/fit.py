@@ -22,7 +22,7 @@ Model = Annotated[str, typer.Option(help="logistic, svm, linear, lasso, sparse-l
 Epsilon = Annotated[float, typer.Option(help="The budget; smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="The probability set aside; 0 is pure, more needs less noise.")]
 Alpha = Annotated[str, typer.Option(help="The regularisation: a number, or auto.")]
-Method = Annotated[str, typer.Option(help="Where noise goes: objective, or output.")]
+Method = Annotated[str, typer.Option(help="Where noise goes: auto, objective, output or gradient.")]
 Radius = Annotated[float | None, typer.Option(help="Of the l1 ball, for lasso and sparse-logistic.")]
 
 
@@ -36,7 +36,7 @@ def fit(
     model: Model = "logistic",
     delta: Delta = 0.0,
     alpha: Alpha = "auto",
-    method: Method = "objective",
+    method: Method = "auto",
     radius: Radius = None,
     kernel: Annotated[str, typer.Option(help="Of landmark models: rbf or polynomial.")] = "rbf",
     landmarks: Annotated[
@@ -102,7 +102,7 @@ def _check_words(model: str, alpha: str, method: str, radius: float | None) -> N
     """Refuse words that have no meaning for this model, rather than not listen to them."""
     if radius is not None and model not in ("lasso", "sparse-logistic"):
         raise InvalidInput(f"--radius is for lasso and sparse-logistic; a {model} model has none")
-    if model in ("lasso", "sparse-logistic") and (alpha != "auto" or method != "objective"):
+    if model in ("lasso", "sparse-logistic") and (alpha, method) != ("auto", "auto"):
         raise InvalidInput(f"--alpha and --method have no meaning for {model}, whose path has its own noise")
 
 
@@ -180,7 +180,8 @@ def show_outlook(foreseen: Any, numbers: bool, *more: tuple[str, str]) -> None:
 
 
 def _place(method: str) -> str:
-    return {"objective": "the objective", "output": "the result", "path": "every choice of a column"}[method]
+    places = {"objective": "the objective", "output": "the result", "gradient": "the mean of all gradients"}
+    return places.get(method, "every choice of a column")
 
 
 def _release(job: Any, file: Any, output: Path, ledger: Any, purpose: str, memory: float, as_json: bool) -> None:
@@ -280,7 +281,7 @@ def plan(
     ] = None,
     rows_per_person: Annotated[int, typer.Option(help="How many rows one person may have.")] = 1,
     alpha: Alpha = "auto",
-    method: Method = "objective",
+    method: Method = "auto",
     radius: Radius = None,
     loss: Annotated[
         float, typer.Option(help="The cost to find the number of rows for; 0.01 is a point of accuracy.")
@@ -290,6 +291,7 @@ def plan(
     """Say what a fit would promise and cost, and how many rows it would need, without any table."""
     from epsilearn.calibration.expectation import EASY, HARD
     from epsilearn.checks import check_choice, check_positive
+    from epsilearn.job import own_method
     from epsilearn.outlook import outlook, rows_for
     from epsilearn.schema_columns import check_count
 
@@ -301,7 +303,7 @@ def plan(
     estimator = _plain_estimator(
         model, classes, target_bound, features**0.5 if norm is None else norm, radius,
         {"epsilon": epsilon, "delta": delta, "rows_per_person": rows_per_person},
-        {"alpha": strength(alpha), "method": method},
+        {"alpha": strength(alpha), "method": own_method(model, method)},
     )  # fmt: skip
     foreseen = outlook(estimator, rows, features)
     needed = None if foreseen.lost is None else [rows_for(estimator, features, loss, table) for table in (EASY, HARD)]

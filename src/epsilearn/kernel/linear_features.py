@@ -77,13 +77,14 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         check_integer("rows", rows)
         twin = clone(self)
         twin._set_kernel(check_integer("features", features))
-        loss, assumptions = twin._public_loss()
+        loss, assumptions = twin._public_loss(twin.method)
         twin._features_ = twin._map(rows, loss)
-        table = erm.Table.exact(rows, twin._features_.columns, twin._public_bounds().norm)
-        made: erm.Plan = twin._planned(loss, table, (*assumptions, *self._public_points))
+        bounds = twin._public_bounds()
+        table = erm.Table.exact(rows, twin._features_.columns, bounds.norm)
+        made: erm.Plan = twin._planned(loss, table, bounds, (*assumptions, *self._public_points), twin.method)
         return made
 
-    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+    def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:  # noqa: ARG002
         if self._classifies:
             return self._classification_loss(len(given_classes(self.classes))), ()
         _, loss, assumptions = self._targets(np.zeros(0))

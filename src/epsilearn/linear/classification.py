@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,22 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from epsilearn.checks import check_margin
 from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel
-from epsilearn.losses import HuberisedHinge, Logistic, Loss, Softmax
+from epsilearn.losses import CappedSoftmax, HuberisedHinge, Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
 
 __all__ = ["LinearSVC", "LogisticRegression", "given_classes", "public_labels"]
+
+# docs/theory/strength.md has the experiments behind these: the margin where noise goes into the objective; the score
+# to expect where noise is as long as a row, and what each unit of margin adds to it; what it takes from a score to
+# read it as log-odds.
+_MARGIN = 3.0
+_GROWING_SCORE, _PER_MARGIN = 1.0, 2 / 3
+_SHRINKAGE = 0.4
+# Of tables on which descent, which reads them hundreds of times, is still quick.
+_MOST_FEATURES = 2000
 
 
 def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp], tuple[str, ...]]:
@@ -49,13 +60,22 @@ def given_classes(classes: Any) -> NDArray[Any]:
     return labels
 
 
+def _as_probabilities(loss: Loss) -> float:
+    """What to multiply scores by so that their sigmoid is a probability: a margin makes them longer than log-odds."""
+    return 1 / (1 + _SHRINKAGE * _margin(loss))
+
+
+def _margin(loss: Loss) -> float:
+    return loss.margin if isinstance(loss, (Logistic, CappedSoftmax)) else 0.0
+
+
 class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
     """Labels to targets, scores to labels."""
 
     classes: Any
     classes_: NDArray[Any]
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss(self, classes: int, method: str) -> Loss:
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearClassifier:
@@ -75,17 +95,37 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         """
         X, y = self._validated(X, y, unsupported)
         labels, positions, assumptions = public_labels(y, self.classes)
-        loss = self._loss(len(labels))
+        method = self._method_for(X.shape[1], len(labels))
+        loss = self._loss(len(labels), method)
         target = positions.astype(np.float64)
         if loss.outputs == 1:
             target = 2 * target - 1
-        weights = self._fit_weights(X, target, loss, assumptions)
+        weights = self._fit_weights(X, target, loss, assumptions, method) * _as_probabilities(loss)
         self.classes_ = labels
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
 
-    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
-        return self._loss(len(given_classes(self.classes))), ()
+    def _typical_score(self, loss: Loss, method: str) -> tuple[float, bool]:
+        if method == "gradient" or (method == "objective" and loss.outputs == 1):
+            return _GROWING_SCORE * (1 + _PER_MARGIN * _margin(loss)) * math.sqrt(loss.outputs), True
+        return super()._typical_score(loss, method)
+
+    def _chosen_method(self, features: int) -> str:
+        return self._method_for(features, len(given_classes(self.classes)))
+
+    def _method_for(self, features: int, classes: int) -> str:
+        """Where the noise goes, from public numbers: into gradients where there are more classes than two.
+
+        Noise in the objective must hide slopes of every direction that several classes' scores can have; gradients are
+        cut to what one direction needs.
+        """
+        if self.method != "auto":
+            return self.method
+        usual = self.delta and self.calibration == "tight" and self.alpha == "auto"
+        return "gradient" if usual and classes > 2 and features < _MOST_FEATURES else "objective"
+
+    def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:
+        return self._loss(len(given_classes(self.classes)), method), ()
 
     def decision_function(self, X: Any) -> Array:
         """Each row's score: one number for two classes (positive: the second), one for each class beyond that."""
@@ -115,14 +155,24 @@ class LogisticRegression(_LinearClassifier):
         and less.
     alpha : float or "auto"
         The regularisation: (1/n) sum of losses + (alpha/2) ||w||**2. "auto" takes it from public numbers only.
-    method : {"objective", "output"}
-        Noise in the objective (Chaudhuri and Monteleoni's second algorithm; the better one), or on the result.
+    margin : float or "auto"
+        How far on its side of the boundary a row is asked to lie; 0 is the usual loss. Rows that all pull with nearly
+        full force drown in less noise. "auto" takes 3 where ``alpha`` is "auto" too and noise is not on the result, and
+        0 elsewhere; coefficients are scaled so that probabilities stay probabilities.
+    method : {"auto", "objective", "output", "gradient"}
+        Noise in the objective (Chaudhuri and Monteleoni's second algorithm), on the result, or in the gradients of a
+        descent, which needs a delta. "auto" takes gradients for more than two classes if there is a delta, and the
+        objective otherwise.
     calibration : {"tight", "paper"}
         This project's theorems, or the 2008 paper's constants; then the guarantee states what is proven for them.
     data_norm : float, optional
         A public bound on the l2 norm of a row; longer rows are scaled down to it. 1.0, with a warning, if left out.
     fit_intercept : bool
         Whether to add a constant column; it is regularised and noised like the others.
+    centre : bool or "auto"
+        Whether to spend an eighth of the budget on a private mean and length, by which rows are moved and scaled before
+        the fit: less noise where rows share a large mean. "auto" does so where public numbers say that the mean can be
+        told from noise, and ``alpha`` is "auto"; an ``alpha`` that is given is meant for the rows as they are.
     classes : sequence, optional
         The public label set. If left out, the labels in ``y`` are taken to be public, and the guarantee says so.
     rows_per_person : int
@@ -144,7 +194,10 @@ class LogisticRegression(_LinearClassifier):
     noise_ : NoiseLaw
         The noise in the objective or on the result; public.
     alpha_ : float
-        The regularisation used; public.
+        The regularisation used; public. Of centred rows if they were centred; for gradients, what stopping early is
+        worth.
+    method_ : str
+        Where the noise went; public.
 
     Examples
     --------
@@ -166,10 +219,12 @@ class LogisticRegression(_LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 0.0,
         alpha: float | str = "auto",
-        method: str = "objective",
+        margin: float | str = "auto",
+        method: str = "auto",
         calibration: str = "tight",
         data_norm: float | None = None,
         fit_intercept: bool = True,
+        centre: bool | str = "auto",
         classes: Any = None,
         rows_per_person: int = 1,
         ledger: Any = None,
@@ -179,18 +234,31 @@ class LogisticRegression(_LinearClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.alpha = alpha
+        self.margin = margin
         self.method = method
         self.calibration = calibration
         self.data_norm = data_norm
         self.fit_intercept = fit_intercept
+        self.centre = centre
         self.classes = classes
         self.rows_per_person = rows_per_person
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
 
-    def _loss(self, classes: int) -> Loss:
-        return Logistic() if classes == 2 else Softmax(classes)
+    def _loss(self, classes: int, method: str) -> Loss:
+        margin = self._chosen_margin(method)
+        if classes > 2:
+            return CappedSoftmax(classes, margin) if method == "gradient" else Softmax(classes)
+        return Logistic(margin)
+
+    def _chosen_margin(self, method: str) -> float:
+        if not isinstance(self.margin, str):
+            return check_margin(self.margin)
+        if self.margin != "auto":
+            raise InvalidInput(f"margin must be a number from 0 to 100 or 'auto', got {self.margin!r}")
+        usual = method != "output" and self.calibration == "tight" and self.alpha == "auto"
+        return _MARGIN if usual else 0.0
 
     def predict_proba(self, X: Any) -> Array:
         """Each class's probability for each row."""
@@ -217,7 +285,7 @@ class LinearSVC(_LinearClassifier):
     ----------
     width : float
         The corner of the hinge reaches from margin 1 - width to 1 + width; narrower needs more regularisation.
-    epsilon, delta, alpha, method, calibration, data_norm, fit_intercept, classes, rows_per_person, ledger, \
+    epsilon, delta, alpha, method, calibration, data_norm, fit_intercept, centre, classes, rows_per_person, ledger, \
 random_state, verbose
         As for `LogisticRegression`.
 
@@ -243,6 +311,7 @@ random_state, verbose
         calibration: str = "tight",
         data_norm: float | None = None,
         fit_intercept: bool = True,
+        centre: bool | str = "auto",
         classes: Any = None,
         rows_per_person: int = 1,
         ledger: Any = None,
@@ -257,13 +326,14 @@ random_state, verbose
         self.calibration = calibration
         self.data_norm = data_norm
         self.fit_intercept = fit_intercept
+        self.centre = centre
         self.classes = classes
         self.rows_per_person = rows_per_person
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss(self, classes: int, method: str) -> Loss:  # noqa: ARG002
         if classes != 2:
             raise InvalidInput(
                 f"Only binary classification is supported by LinearSVC, and there are {classes} classes; "

@@ -135,7 +135,7 @@ class ConvexERM(PrivateLinearModel):
         self._keep(weights)
         return self
 
-    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+    def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:  # noqa: ARG002
         loss = self._the_loss
         return loss, () if loss.classifies else clipped_targets(loss.target_bound)  # type: ignore[attr-defined]
 

@@ -10,12 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from epsilearn import erm
+from epsilearn.calibration.centring import Centring, leaves_room, planned_centring, shifted_centring
+from epsilearn.calibration.gradient import record_shift
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
-from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
+from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import fitting
@@ -26,7 +28,7 @@ __all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "given_strength", "pu
 
 FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
-_PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax)
+_PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax, CappedSoftmax)
 # The intercept's column, as a share of `data_norm`: long enough to be learned, short enough to cost 1 % of noise.
 _INTERCEPT_SHARE = 0.15
 
@@ -121,6 +123,8 @@ class PrivateLinearModel(PrivateModel):
     calibration: str
     data_norm: float | None
     fit_intercept: bool
+    # Only what tells classes apart asks for more.
+    centre: bool | str = False
     rows_per_person: int
     ledger: Any
     random_state: Any
@@ -131,13 +135,16 @@ class PrivateLinearModel(PrivateModel):
     guarantee_: Guarantee
     noise_: NoiseLaw
     alpha_: float
+    method_: str
 
-    def _fit_weights(self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...]) -> Array:
+    def _fit_weights(
+        self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...], method: str | None = None
+    ) -> Array:
         """Plan, debit, draw, solve, release: the weights as an array of shape (outputs, columns)."""
         bounds = self._public_bounds()
         rows = as_rows(X, target, bounds)
         table = erm.Table.of(rows)
-        made = self._planned(loss, table, assumptions)
+        made = self._planned(loss, table, bounds, assumptions, method or self.method)
         with fitting(self.verbose, made.certificate) as progress:
             release = erm.execute(
                 made,
@@ -149,7 +156,7 @@ class PrivateLinearModel(PrivateModel):
                 progress=progress,
             )
         self._bounds_, self.guarantee_ = bounds, release.guarantee
-        self.noise_, self.alpha_ = made.law, made.strength
+        self.noise_, self.alpha_, self.method_ = made.law, made.strength, made.method
         weights: Array = release.value.reshape(loss.outputs, table.columns)
         return weights
 
@@ -169,43 +176,87 @@ class PrivateLinearModel(PrivateModel):
         """
         check_integer("rows", rows)
         width = check_integer("features", features) + bool(self.fit_intercept)
-        loss, assumptions = self._public_loss()
+        method = self._chosen_method(features)
+        loss, assumptions = self._public_loss(method)
         bounds = self._public_bounds(stacklevel=4)
-        return self._planned(loss, erm.Table.exact(rows, width, bounds.norm), assumptions)
+        return self._planned(loss, erm.Table.exact(rows, width, bounds.norm), bounds, assumptions, method)
 
-    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+    def _chosen_method(self, features: int) -> str:  # noqa: ARG002 - some models choose by it
+        """Where the noise goes for a table of so many columns."""
+        return self.method
+
+    def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:
         """The loss, as far as public numbers decide it, and what the promise then assumes."""
         raise NotImplementedError
 
-    def _planned(self, loss: Loss, table: erm.Table, assumptions: tuple[str, ...]) -> erm.Plan:
+    def _planned(
+        self, loss: Loss, table: erm.Table, bounds: Bounds, assumptions: tuple[str, ...], method: str
+    ) -> erm.Plan:
+        centring, row_bound = self._centring(table, method), table.norm
+        if centring is not None:
+            table = table.in_units(bounds.data_norm)
         if type(loss) not in _PROVEN:
             assumptions = (*assumptions, "the loss's declared bounds hold, and its functions are accurate")
         return erm.plan(
             loss,
             table,
-            strength=self._strength(loss, table),
+            strength=self._strength(loss, table, method),
             epsilon=self.epsilon,
             delta=self.delta,
-            method=self.method,
+            method=method,
             calibration=self.calibration,
             rows_per_person=self.rows_per_person,
             assumptions=assumptions,
+            centring=centring,
+            row_bound=row_bound,
         )
+
+    def _centring(self, table: erm.Table, method: str) -> Centring | None:
+        """How to move rows first, if at all: from public numbers."""
+        if self.centre not in (True, False, "auto"):
+            raise InvalidInput(f"centre must be True, False or 'auto', got {self.centre!r}")
+        if not self.centre:
+            return None
+        budget, asked = self._budget(), self.centre is True
+        usual = method != "output" and self.calibration == "tight" and self.fit_intercept
+        usual = usual and (method == "gradient" or leaves_room(*budget))
+        if asked and not usual:
+            raise InvalidInput(
+                "centre=True needs an intercept, calibration='tight' and noise elsewhere than on the result; in the "
+                "objective it also needs a delta of at most 0.001 and epsilon / 100. Use 'auto' or False"
+            )
+        if not usual or (self.alpha != "auto" and not asked):
+            return None
+        size = table.rows, table.columns - 1
+        if method == "gradient" and self.delta:
+            centring = shifted_centring(*size, record_shift(self.epsilon, self.delta, self.rows_per_person))
+        else:
+            centring = planned_centring(*size, *budget)
+        return centring if asked or centring.worthwhile else None
 
     def _public_bounds(self, stacklevel: int = 5) -> Bounds:
         norm = public_bound("data_norm", self.data_norm, stacklevel=stacklevel)
         return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
 
-    def _strength(self, loss: Loss, table: erm.Table) -> float:
+    def _strength(self, loss: Loss, table: erm.Table, method: str) -> float:
         given = given_strength(self.alpha)
         if given is not None:
             return given
-        check_choice("method", self.method, ("objective", "output"))
-        check_integer("rows_per_person", self.rows_per_person)
-        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        check_choice("method", method, ("objective", "output", "gradient"))
+        if method == "gradient" and not self.delta:
+            raise InvalidInput("noisy gradients need a delta above 0; use method='objective' for a pure promise")
+        size = table.rows, table.columns, table.norm
+        return automatic_strength(loss, *size, *self._budget(), method, *self._typical_score(loss, method))
+
+    def _typical_score(self, loss: Loss, method: str) -> tuple[float, bool]:
+        """The size of a score to expect on a row at the bound, and whether it grows as noise shrinks."""
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
-        score = typical_score(self.method, loss.outputs + 1, bound)
-        return automatic_strength(loss, table.rows, table.columns, table.norm, *budget, self.method, score)
+        return typical_score(method, loss.outputs + 1, bound), False
+
+    def _budget(self) -> tuple[float, float]:
+        """The budget of a record, of which a person may have several."""
+        check_integer("rows_per_person", self.rows_per_person)
+        return per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
 
     def _keep(self, weights: Array) -> None:
         """Store weights of shape (outputs, columns) as coefficients and intercepts."""

@@ -155,7 +155,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0] + middle)
         return self
 
-    def _public_loss(self) -> tuple[Loss, tuple[str, ...]]:
+    def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:  # noqa: ARG002
         if self.method == "sufficient-statistics":
             raise InvalidInput(
                 "what noisy moments lead to is not known beforehand; plan 'objective' or 'output' instead"
@@ -195,6 +195,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         release = self._release_moments(rows.moments(), rows.n, rows.norm, half, assumptions)
         assert release.noise is not None  # numbers were released
         self._bounds_, self.guarantee_, self.noise_ = bounds, release.guarantee, release.noise
+        self.method_ = self.method
         gram, cross = _unpack(release.value, rows.d, rows.norm, half)
         weights, self.alpha_ = _solve(gram, cross, rows.n, self.noise_.deviation * rows.norm**2, strength)
         return weights[None]

@@ -7,6 +7,6 @@ curved it is, how the two trade off, and what that means at a given score.
 from epsilearn.losses.custom import Custom
 from epsilearn.losses.interface import Loss
 from epsilearn.losses.scores import Huber, HuberisedHinge, Logistic, Squared
-from epsilearn.losses.softmax import Softmax
+from epsilearn.losses.softmax import CappedSoftmax, Softmax
 
-__all__ = ["Custom", "Huber", "HuberisedHinge", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ = ["CappedSoftmax", "Custom", "Huber", "HuberisedHinge", "Logistic", "Loss", "Softmax", "Squared"]

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
+from scipy.special import lambertw
 
-from epsilearn.checks import check_positive
-from epsilearn.losses.interface import Array, Loss
+from epsilearn.checks import check_margin, check_positive
+from epsilearn.losses.interface import UNIT, Array, Loss
 
 __all__ = ["Huber", "HuberisedHinge", "Logistic", "Squared"]
 
@@ -25,13 +26,28 @@ def _sigmoid(x: float) -> float:
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """log(1 + e**-m) of the margin m.
+    """log(1 + e**(margin - m)) of a record's own margin m.
+
+    With a margin of 0 it is the loss of logistic regression. A larger one asks every record to lie that far on its
+    side: where weights are short all slopes are then near 1, the largest there is, and noise drowns less of them.
+
+    Parameters
+    ----------
+    margin : float
+        How far on its side a record must lie to have half the largest slope.
 
     Examples
     --------
     >>> Logistic().lipschitz, Logistic().smoothness
     (1.0, 0.25)
+    >>> [round(float(-Logistic(m).slope(np.zeros(1), np.ones(1))[0]), 2) for m in (0.0, 2.0)]
+    [0.5, 0.88]
     """
+
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "margin", check_margin(self.margin))
 
     @property
     def lipschitz(self) -> float:
@@ -43,14 +59,15 @@ class Logistic(Loss):
 
     @property
     def at_zero(self) -> float:
-        return math.nextafter(math.log(2), 1)
+        # log(1 + e**margin), rounded up.
+        return math.nextafter(math.log(2), 1) if not self.margin else math.log1p(math.exp(self.margin)) * (1 + 1e-12)
 
     def value(self, score: Array, target: Array) -> Array:
-        values: Array = np.logaddexp(0, -target * score)
+        values: Array = np.logaddexp(0, self.margin - target * score)
         return values
 
     def slope(self, score: Array, target: Array) -> Array:
-        slopes: Array = -target / (1 + np.exp(np.minimum(target * score, 700)))
+        slopes: Array = -target / (1 + np.exp(np.minimum(target * score - self.margin, 700)))
         return slopes
 
     def curvature(self, score: Array, target: Array) -> Array:
@@ -58,18 +75,25 @@ class Logistic(Loss):
         return steepness * (1 - steepness)
 
     def slope_in_balls(self, score: arb, target: arb) -> arb:
-        return -target / (1 + (score * target).exp())
+        return -target / (1 + (score * target - arb(self.margin)).exp())
+
+    def slope_rounding(self, score: float) -> float:
+        # Taking the margin away rounds once more.
+        taken = self.smoothness * 1.01 * UNIT * (score + self.margin) if self.margin else 0.0
+        return super().slope_rounding(score) + taken
 
     def curvature_at(self, slope: Any) -> Any:
         return slope * (1 - slope)
 
     def steepest(self, score: float) -> float:
-        return _sigmoid(score)
+        return min(1.0, _sigmoid(self.margin + score) * (1 + 1e-12)) if self.margin else _sigmoid(score)
 
     def pull(self, score: float) -> float:
-        # m sigma(-m) grows until m = 1.27846..., where it is m - 1 (stationarity: sigma(m) m = 1).
-        peak = 1.2784645427610738
-        return score * _sigmoid(-score) if score < peak else 0.2784645427610739
+        # m sigma(M - m) grows until m sigma(m - M) = 1, or (m - 1) e**(m - 1) = e**(M - 1), where it is m - 1.
+        most = float(lambertw(math.exp(self.margin - 1)).real)
+        if score < 1 + most:
+            return score * _sigmoid(self.margin - score) * (1 + 1e-12)
+        return most * (1 + 1e-12)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from flint import arb
 from scipy.special import lambertw
 
 from epsilearn.balls import ball
-from epsilearn.checks import check_integer
+from epsilearn.checks import check_integer, check_margin
 from epsilearn.losses.interface import UNIT, Array, Loss
 
-__all__ = ["Softmax"]
+__all__ = ["CappedSoftmax", "Softmax"]
 
 
 @dataclass(frozen=True)
@@ -127,3 +127,50 @@ class Softmax(Loss):
         # docs/theory/softmax.md counts them.
         spread = self.classes * math.sqrt(self.classes)
         return 2 * UNIT * (spread * (1 + score) + self.classes + 12)
+
+
+@dataclass(frozen=True)
+class CappedSoftmax(Softmax):
+    """The softmax loss with a margin, its slopes scaled down to a length of 1. For gradient descent alone.
+
+    Every other class's score counts ``margin`` more than it is. Slopes of the softmax loss are up to sqrt(2) long; cut
+    at 1 they are no loss's slopes, which descent does not mind and a minimiser would.
+
+    Parameters
+    ----------
+    classes : int
+        How many there are; targets are 0, 1, ..., classes - 1.
+    margin : float
+        How far the true class's score must lie above the others.
+
+    Examples
+    --------
+    >>> slope = CappedSoftmax(3, 2.0).slope(np.array([[5.0], [0.0]]), np.array([1.0]))
+    >>> round(float(np.linalg.norm(slope)), 9)
+    1.0
+    """
+
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "margin", check_margin(self.margin))
+
+    @property
+    def lipschitz(self) -> float:
+        return 1 + 1e-12
+
+    def slope(self, score: Array, target: Array) -> Array:
+        scores, own = self.basis @ score, (target.astype(np.intp), np.arange(len(target)))
+        scores[own] -= self.margin
+        scores -= scores.max(axis=0)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=0)
+        scores[own] -= 1
+        scores /= np.maximum(np.sqrt(np.einsum("ij,ij->j", scores, scores)), 1.0)
+        slopes: Array = self.basis.T @ scores
+        return slopes
+
+    def slope_rounding(self, score: float) -> float:
+        # The margin taken away, and a norm of K squares and a division, each of numbers of at most 1 + margin.
+        return super().slope_rounding(score + self.margin) + 2 * UNIT * (self.classes + 8)

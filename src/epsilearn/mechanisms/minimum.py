@@ -9,19 +9,22 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.guarantee import Guarantee
+from epsilearn.mechanisms.additive import add_noise
 from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import GRID_BITS, check_scale, grid_of, prepare, release
 
-__all__ = ["Drawn", "drawing_error", "perturb_objective", "perturb_output"]
+__all__ = ["Drawn", "Noisy", "drawing_error", "perturb_objective", "perturb_output", "perturb_steps"]
 
 Array = NDArray[np.float64]
+# Numbers plus noise of a law, through the door.
+Noisy = Callable[[Any, NoiseLaw], Array]
 
 # Noise that enters an objective is rounded to a grid this many bits below its deviation.
 DRAW_BITS = 40
@@ -59,7 +62,7 @@ def perturb_output(
 
 
 def perturb_objective(
-    solve: Callable[[Drawn], Minimiser],
+    solve: Callable[[Drawn, Noisy], Minimiser],
     *,
     law: NoiseLaw,
     polish: NoiseLaw,
@@ -71,14 +74,34 @@ def perturb_objective(
     """Draw noise of the given law for the objective, minimise, and release the result with a little more noise.
 
     The exact minimiser would be private by itself. A solver's is only close to it, and how it is off depends on the
-    data; ``polish`` hides that.
+    data; ``polish`` hides that. ``solve`` may ask for other numbers first, and gets them with the noise it names; the
+    promise and the debit are for all of it.
     """
     check_scale(law.scale)
     check_scale(polish.scale)
     prepare(law.dimension, law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
-        solution = solve(_draw(law, source))
+        solution = solve(_draw(law, source), lambda values, its_law: add_noise(values, its_law, source))
         return Release(_through_the_door(solution.coef, polish, source), stamped)
+
+
+def perturb_steps(
+    walk: Callable[[Noisy], Array],
+    *,
+    law: NoiseLaw,
+    promise: Guarantee,
+    ledger: Spender | None,
+    purpose: str,
+    random_state: int | BitSource | None,
+) -> Release:
+    """Where a walk ends that learns of the records only through numbers with noise, of laws that it names.
+
+    ``promise`` and debit are for all of them; ``law`` is what the release says of its noise.
+    """
+    check_scale(law.scale)
+    prepare(law.dimension, law.quantile, often=True)
+    with spending(promise, ledger, purpose, random_state) as (source, stamped):
+        return Release(walk(lambda values, its_law: add_noise(values, its_law, source, often=True)), stamped, law)
 
 
 def drawing_error(law: NoiseLaw) -> float:

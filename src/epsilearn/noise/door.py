@@ -30,8 +30,8 @@ GRID_BITS = 20
 # Beyond these, grids and tails would leave the range of doubles.
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-800, 2.0**800
 _LARGEST_VALUE = 2.0**1000
-# Below this many coordinates ball arithmetic is quick enough, and nothing needs compiling.
-_SHORT = 64
+# Below this many coordinates ball arithmetic is quick enough, and nothing needs compiling; fewer if it is done often.
+_SHORT, _SHORT_IF_OFTEN = 64, 4
 
 
 def check_scale(scale: float) -> float:
@@ -61,22 +61,24 @@ def release(
     quantile: Quantile,
     source: BitSource,
     grid: int,
+    often: bool = False,
 ) -> NDArray[np.float64]:
     """Every ``value + scale * noise`` rounded to a multiple of ``2**grid``; the noise is fresh and independent.
 
-    ``scale`` may itself be random (the K-norm's common radius); it is one number for all coordinates.
+    ``scale`` may itself be random (the K-norm's common radius); it is one number for all coordinates. ``often`` is for
+    one of many such releases.
     """
     words = source.words(len(values))
-    if len(values) <= _SHORT or not isinstance(values, np.ndarray):
+    if len(values) <= (_SHORT_IF_OFTEN if often else _SHORT) or not isinstance(values, np.ndarray):
         return np.array(
             [_one(value, scale, quantile, source, int(word), grid) for value, word in zip(values, words, strict=True)]
         )
     return _many(values, scale, quantile, source, words, grid)
 
 
-def prepare(count: int, quantile: Quantile) -> None:
+def prepare(count: int, quantile: Quantile, often: bool = False) -> None:
     """Load and compile what `release` of so many numbers will need, so that it cannot fail for want of it later."""
-    if count > _SHORT:
+    if count > (_SHORT_IF_OFTEN if often else _SHORT):
         _many(np.zeros(1), Constant(1.0), quantile, SeededBits(0), np.full(1, 1 << 62, np.uint64), -20)
 
 

@@ -157,8 +157,13 @@ def _reading(model: ReleasedModel, foreseen: Outlook) -> str:
         f"<p>{escape(towards)}. A number column runs from &minus;1 at its lower bound to 1 at its upper bound; a "
         "category counts 1 where it applies, and of one column's categories only the differences matter.</p>"
     )
-    if foreseen.weight_deviation is None:
+    if model.method == "path":
         return text + "<p>Columns were chosen one by one, each privately; most of the others have no weight at all.</p>"
+    if foreseen.weight_deviation is None:
+        return text + (
+            "<p>Rows were moved by a private mean and scaled by a private length before the fit, so the noise's "
+            "standard error on a weight cannot be told from public numbers.</p>"
+        )
     if model.method == "output":
         return (
             text + "<p>The thin lines are the noise's standard error, "

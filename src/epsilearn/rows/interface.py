@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.losses import Loss
+from epsilearn.rows.bounds import Bounds
 
 __all__ = ["Moments", "Rows", "Sums"]
 
@@ -62,6 +63,8 @@ class Rows(Protocol):
         How many records and columns. Public.
     norm : float
         The bound on a row's norm.
+    bounds : Bounds
+        The same in parts: the features' bound, and the intercept's constant.
     dense : bool
         Whether a Hessian matrix can be had, or only its products.
     """
@@ -71,10 +74,16 @@ class Rows(Protocol):
     norm: float
 
     @property
+    def bounds(self) -> Bounds: ...
+
+    @property
     def dense(self) -> bool: ...
 
     def sums(self, loss: Loss, coef: Array) -> Sums:
         """Value and gradient at ``coef``."""
+
+    def gradient(self, loss: Loss, coef: Array) -> Array:
+        """The mean gradient alone; `rounding` bounds its error too."""
 
     def product(self, vector: Array) -> Array:
         """The mean Hessian, at the ``coef`` of the last `sums`, times a vector."""
@@ -90,6 +99,15 @@ class Rows(Protocol):
 
     def moments(self) -> Moments:
         """The sums of x x' and x y, where ``dense``."""
+
+    def total(self, units: int) -> NDArray[np.int64]:
+        """The sum of the rows without the intercept, each rounded to whole units, of which the bound is so many."""
+
+    def spread(self, centre: Array, units: int) -> int:
+        """The sum of the squared distances from ``centre``, as shares of the bound's square, cut at 1, in units."""
+
+    def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
+        """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
 
     def part(self, indices: NDArray[np.int64]) -> Rows:
         """Some of the records, by position."""

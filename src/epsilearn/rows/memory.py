@@ -47,6 +47,8 @@ def as_rows(X: Any, targets: Any, bounds: Bounds) -> Rows:
 class _MemoryRows(ABC):
     """What dense and sparse rows share: stretches of rows, threads, and adding up in a fixed order."""
 
+    _X: Any
+
     def __init__(self, shape: tuple[int, int], target: Array, bounds: Bounds, factors: Array, terms: int) -> None:
         if target.shape != shape[:1]:
             raise InvalidInput(f"expected one target for each of the {shape[0]} rows, got shape {target.shape}")
@@ -57,6 +59,11 @@ class _MemoryRows(ABC):
         self.norm = bounds.norm
         self._bounds, self._target, self._factors, self._terms = bounds, target, factors, terms
         self._curvature, self._loss = np.empty(self.n), Loss()
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds that rows are inside of. Public."""
+        return self._bounds
 
     @property
     def dense(self) -> bool:
@@ -79,6 +86,19 @@ class _MemoryRows(ABC):
         length = float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * UNIT)
         error = self._rounding(loss, length, self._terms, code is not None)
         return Sums(value / self.n, gradient / self.n, error)
+
+    def gradient(self, loss: Loss, coef: Array) -> Array:
+        """The mean gradient alone; `rounding` bounds its error too."""
+        if self._compiled and passes.code_of(loss) is not None:
+            return self.sums(loss, coef).gradient
+
+        def part_gradient(part: slice) -> Array:
+            return self._combine(part, loss.slope(self._scores(part, coef), self._target[part]))
+
+        total = np.zeros(self.d * loss.outputs)
+        for gradient in _in_threads(part_gradient, self._parts(self._stretch(False)[0])):
+            total += gradient
+        return total / self.n
 
     def _remember(self, loss: Loss) -> None:
         """Make room for the curvatures of this loss."""
@@ -131,6 +151,36 @@ class _MemoryRows(ABC):
         # additions within its stretch, between the stretches, and the two roundings of dividing by n and back.
         longest = max(additions + math.ceil(self.n / rows), _OUTER_STRETCH + math.ceil(self.n / _OUTER_STRETCH))
         return Moments(self.hessian() * self.n, -gradient * self.n, 1.01 * (longest + 12) * UNIT)
+
+    def total(self, units: int) -> NDArray[np.int64]:
+        """The sum of the rows without the intercept, each rounded to whole units, of which the bound is so many."""
+        total = np.zeros(self._features, np.int64)
+        for part in self._parts(_OUTER_STRETCH):
+            # Whole numbers so small that adding these few of them as floats is exact.
+            total += np.rint(self._shares(part) * units).sum(axis=0).astype(np.int64)
+        return total
+
+    def spread(self, centre: Array, units: int) -> int:
+        """The sum of the squared distances from ``centre``, as shares of the bound's square, cut at 1, in units."""
+        return sum(self._spread(part, centre, units) for part in self._parts(_OUTER_STRETCH))
+
+    def _spread(self, part: slice, centre: Array, units: int) -> int:
+        apart = self._shares(part) - centre
+        squares = np.minimum(np.einsum("ij,ij->i", apart, apart), 1.0)
+        return int(np.floor(squares * units).sum())
+
+    def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
+        """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
+        moved = np.empty((self.n, self._features), self._X.dtype)
+        for part in self._parts(_OUTER_STRETCH):
+            moved[part] = (self._shares(part) - centre) / radius
+        return DenseRows(moved, self._target, Bounds(1.0, intercept))
+
+    def _shares(self, part: slice) -> Array:
+        """Some rows without the intercept, dense, as shares of their bound."""
+        matrix = self._matrix(part)
+        dense: Array = matrix.toarray() if sparse.issparse(matrix) else matrix
+        return dense * (self._factors[part] / self._bounds.data_norm)[:, None]
 
     def hessian(self) -> Array:
         """The mean Hessian at the last ``coef``; with several outputs its mean over them."""

@@ -28,8 +28,9 @@ def code_of(loss: Loss) -> tuple[int, float] | None:
         return HINGE, loss.width
     if type(loss) is Huber:
         return HUBER, loss.threshold
-    known = {Logistic: LOGISTIC, Squared: SQUARED}
-    return (known[type(loss)], 0.0) if type(loss) in known else None
+    if type(loss) is Logistic:
+        return LOGISTIC, loss.margin
+    return (SQUARED, 0.0) if type(loss) is Squared else None
 
 
 def gradient_error(loss: Loss, terms: int, additions: int, norm: float, weight_norm: float) -> float:
@@ -49,7 +50,7 @@ def gradient_error(loss: Loss, terms: int, additions: int, norm: float, weight_n
 def _loss(code, parameter, score, target):  # pragma: no cover - compiled
     """Value, slope and curvature of a loss at a score."""
     if code == LOGISTIC:
-        margin = score * target
+        margin = score * target - parameter
         small = math.exp(-abs(margin))
         rare = small / (1.0 + small)
         steepness = rare if margin >= 0 else 1.0 / (1.0 + small)
