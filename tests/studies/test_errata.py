@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+from epsilearn.audit.exact import hockey_stick, real_epsilon
 from epsilearn.calibration.frank_wolfe import choice_scale
 from epsilearn.calibration.kernel import printed_rounds
 from epsilearn.calibration.objective import pure_loss, pure_perturbation
 from epsilearn.losses import HuberisedHinge, Logistic
 from epsilearn.studies import claims, errata
-from epsilearn.studies.divergences import hockey_stick, noisy_choices, objective_loss, real_epsilon, search_outputs
+from epsilearn.studies.divergences import noisy_choices, objective_loss, search_outputs
 from epsilearn.studies.study import unwatched
 
 REAL = {

@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 done, 1 failed, 2 bad use, 3 refused by the ledger, 130 interrupted."""
+"""The command line. Exit codes: 0 done, 1 failed, 2 bad use, 3 refused by the ledger, 4 refuted by an audit, 130
+interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 # Each of these adds its commands to the app.
-from epsilearn.cli import explain, fit, ledger, model, schema, stats, study  # noqa: F401
+from epsilearn.cli import audit, explain, fit, ledger, model, schema, stats, study  # noqa: F401
 from epsilearn.cli.common import app, complain
 from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, TamperedLedger
 

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 
 from epsilearn import erm, laplace, statistics
 from epsilearn.accounting import LaplaceShift
+from epsilearn.audit.exact import real_epsilon
 from epsilearn.calibration.frank_wolfe import (
     automatic_steps,
     choice_scale,
@@ -30,7 +31,7 @@ from epsilearn.composition import Composite
 from epsilearn.explanation import explain
 from epsilearn.losses import HuberisedHinge, Logistic
 from epsilearn.rows import Bounds, as_rows
-from epsilearn.studies.divergences import noisy_choices, objective_loss, real_epsilon, search_outputs
+from epsilearn.studies.divergences import noisy_choices, objective_loss, search_outputs
 
 __all__ = ["AUDITED", "CLAIMS", "NUMBERS", "Audited", "Claim", "Number", "lasso_pair", "theorem_2"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from epsilearn.errors import InvalidInput
 
-__all__ = ["MissingData", "covertype", "rcv1"]
+__all__ = ["MissingData", "covertype", "loader", "rcv1"]
 
 VARIABLE = "EPSILEARN_DATA"
 
@@ -28,9 +28,9 @@ class MissingData(InvalidInput):
 def covertype() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """CoverType: 581,012 rows of 54 columns, and the kind of forest, 1 to 7."""
     with _explained("CoverType"):
-        loader = _loader()
-        if loader is not None:
-            return loader.covertype()  # type: ignore[no-any-return]
+        local = loader()
+        if local is not None:
+            return local.covertype()  # type: ignore[no-any-return]
         from sklearn.datasets import fetch_covtype
 
         return fetch_covtype(return_X_y=True)  # type: ignore[no-any-return]
@@ -39,9 +39,9 @@ def covertype() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def rcv1() -> tuple[Any, NDArray[np.int64]]:
     """RCV1: more than 23,000 sparse rows of 47,236 columns, each of norm 1, and a label of -1 or 1."""
     with _explained("RCV1"):
-        loader = _loader()
-        if loader is not None:
-            return loader.rcv1()  # type: ignore[no-any-return]
+        local = loader()
+        if local is not None:
+            return local.rcv1()  # type: ignore[no-any-return]
         from sklearn.datasets import fetch_rcv1
 
         found = fetch_rcv1(subset="train")
@@ -64,7 +64,7 @@ def _explained(name: str) -> Iterator[None]:
         ) from None
 
 
-def _loader() -> ModuleType | None:
+def loader() -> ModuleType | None:
     """``load.py`` of the folder that the environment names, if it does."""
     folder = os.environ.get(VARIABLE)
     if folder is None:

@@ -15,53 +15,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
+from epsilearn.audit.exact import minimiser_log_density
 from epsilearn.calibration.kernel import PrintedRounds
+from epsilearn.mechanisms.release import NoiseLaw
 
-__all__ = ["hockey_stick", "noisy_choices", "objective_loss", "real_epsilon", "search_outputs"]
+__all__ = ["noisy_choices", "objective_loss", "search_outputs"]
 
 Array = NDArray[np.float64]
 # A record of one feature, and its label.
 Record = tuple[float, float]
-
-
-def hockey_stick(first: Array, second: Array, epsilon: float) -> float:
-    """The exact delta at epsilon between two laws on the same outcomes, the larger of both directions.
-
-    Parameters
-    ----------
-    first, second : ndarray
-        Logarithms of the probabilities of each outcome.
-
-    Examples
-    --------
-    >>> coin, other = np.log([0.75, 0.25]), np.log([0.25, 0.75])
-    >>> round(hockey_stick(coin, other, 0.0), 6)
-    0.5
-    """
-
-    def one_way(p: Array, q: Array) -> float:
-        # p - e^epsilon q, without ever computing an e^epsilon that does not fit.
-        return float(np.exp(p) @ -np.expm1(np.minimum(0.0, epsilon + q - p)))
-
-    return max(one_way(first, second), one_way(second, first))
-
-
-def real_epsilon(first: Array, second: Array, delta: float) -> float:
-    """The least epsilon at which two laws are within delta of each other, to nine digits or decimals.
-
-    Examples
-    --------
-    >>> coin, other = np.log([0.75, 0.25]), np.log([0.25, 0.75])
-    >>> round(real_epsilon(coin, other, 0.0), 6) == round(math.log(3), 6)
-    True
-    """
-    low, high = 0.0, 1.0
-    while hockey_stick(first, second, high) > delta:
-        low, high = high, 2 * high
-    while high - low > 1e-9 * max(high, 1.0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if hockey_stick(first, second, middle) > delta else (low, middle)
-    return high
 
 
 def objective_loss(
@@ -74,16 +36,12 @@ def objective_loss(
     epsilon is true.
     """
     reach = 2 * len(first) / n_strength + 60 / (rate * n_strength)
-    grid = np.concatenate([np.linspace(-reach, reach, 40_001), np.linspace(-5, 5, 40_001)])
+    grid = np.concatenate([np.linspace(-reach, reach, 40_001), np.linspace(-5, 5, 40_001)])[:, None]
+    law = NoiseLaw("k-norm", 1 / rate)
 
     def log_density(records: Sequence[Record]) -> Array:
-        gradient, curvature = n_strength * grid, np.full_like(grid, n_strength)
-        for x, y in records:
-            targets = np.full_like(grid, y)
-            gradient = gradient + loss.slope(grid * x, targets) * x
-            curvature = curvature + loss.curvature(grid * x, targets) * x * x
-        density: Array = -rate * np.abs(gradient) + np.log(curvature)
-        return density
+        matrix, targets = (np.array(column) for column in zip(*records, strict=True))
+        return minimiser_log_density(loss, matrix[:, None], targets, n_strength, law, grid)
 
     return float(np.abs(log_density(first) - log_density(second)).max())
 
