@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint format notebooks docs bench-noise clean
+.PHONY: demo test test-slow lint format notebooks docs bench bench-quick bench-noise clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -47,7 +47,15 @@ notebooks: $(VENV)/.installed-docs
 docs: $(VENV)/.installed-docs notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench-noise: $(VENV)/.installed-bench
+# Under 90 minutes on two cores; EPSILEARN_DATA names the folder with the tables. Writes docs/benchmarks/.
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks
+
+# The same on a few thousand rows, under five minutes once the peers' environments exist; writes nothing into docs/.
+bench-quick: $(VENV)/.installed
+	$(BIN)/python benchmarks --quick
+
+bench-noise: $(VENV)/.installed
 	$(BIN)/python benchmarks/noise.py
 
 clean:

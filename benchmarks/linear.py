@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import diffprivlib
+from peers import Worker, answers
 from scipy import sparse
 
 from epsilearn import BoundedScaler, LinearRegression, LogisticRegression
@@ -77,14 +77,28 @@ def accuracy(load: Any, runs: int) -> dict[str, Any]:
 
 
 def peer_accuracy(X: Any, y: np.ndarray, runs: int, norm: float) -> dict[str, list[float]]:
+    strengths = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1]
+    shared = {"epsilon": 1.0, "data_norm": norm, "max_iter": 1000}
+    tasks = [
+        {"key": str(strength), "settings": {**shared, "C": strength}, "run": run}
+        for run in range(runs)
+        for strength in strengths
+    ]
+    found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/X.npy", X.toarray())
-        np.save(f"{folder}/y.npy", y)
-        for run, (train, test) in enumerate(splits(len(y), runs)):
-            np.save(f"{folder}/train{run}.npy", train)
-            np.save(f"{folder}/test{run}.npy", test)
-        strengths = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1]
-        return diffprivlib("accuracy", path=folder, epsilon=1.0, data_norm=norm, strengths=strengths, runs=runs)
+        written(folder, X.toarray(), y, splits(len(y), runs))
+        for answer in answers("diffprivlib", {"what": "accuracy", "folder": folder, "tasks": tasks}):
+            found.setdefault(answer["key"], []).append(answer["accuracy"])
+    return found
+
+
+def written(folder: str, X: Any, y: np.ndarray, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """A table and its splits, as the job scripts read them."""
+    np.save(f"{folder}/X.npy", X)
+    np.save(f"{folder}/y.npy", y)
+    for run, (train, test) in enumerate(parts):
+        np.save(f"{folder}/train{run}.npy", train)
+        np.save(f"{folder}/test{run}.npy", test)
 
 
 RANGES = {
@@ -139,9 +153,11 @@ def speed(load: Any, repeats: int = 3) -> dict[str, float]:
         Plain(C=inverse, solver="newton-cholesky").fit(X, y)
         theirs.append(time.perf_counter() - start)
     with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/X.npy", X)
-        np.save(f"{folder}/y.npy", y)
-        peer = diffprivlib("speed", path=folder, strength=inverse, repeats=repeats)
+        written(folder, X, y, [(np.arange(len(y)), np.arange(1))])
+        settings = {"epsilon": 1.0, "C": inverse}
+        worker = Worker("diffprivlib", {"what": "seconds", "folder": folder, "settings": settings})
+        peer = [worker.fit()["seconds"] for _ in range(repeats + 1)][1:]
+        worker.end()
     own = statistics.median(ours)
     found = {
         "seconds": own,
