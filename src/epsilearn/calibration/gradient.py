@@ -16,7 +16,7 @@ from epsilearn.calibration.centring import Centring
 __all__ = ["Descent", "planned_descent", "record_shift"]
 
 # More steps follow the gradient more closely and cost nothing but time; fewer than the first number are too coarse.
-_FEWEST, _MOST = 30, 300
+_FEWEST, _MOST = 30, 80
 # How far one step may go, in squared lengths of a row: beyond it descent overshoots where rows agree most.
 _LONGEST_RATE = 3.0
 
@@ -68,7 +68,7 @@ def planned_descent(shift: float, centring: Centring | None, time: float, row_no
     --------
     >>> found = planned_descent(0.1, None, 300.0, 1.0)
     >>> found.steps, round(found.shift * math.sqrt(found.steps), 6)
-    (100, 0.1)
+    (80, 0.1)
     """
     steps = min(max(math.ceil(time * row_norm**2 / _LONGEST_RATE), _FEWEST), _MOST)
     spent = centring.shift if centring else 0.0
