@@ -41,6 +41,8 @@ ORDERS: tuple[float, ...] = (
     *(40.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0),
     *(2.0**k for k in range(9, 41)),
 )
+# Large budgets, and deltas close to 1, are best proven by orders close to 1.
+_NEAR_ONE = tuple(1 + 2.0**-k for k in range(3, 41))
 _PRECISION = 128
 _HUGE = 1e4  # beyond this an epsilon is infinite for every purpose, and its exponential too long to compute
 
@@ -331,7 +333,7 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
             return math.inf
         return loss + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
-    best = min(ORDERS, key=at)
+    best = min((*_NEAR_ONE, *ORDERS), key=at)
     polished = minimize_scalar(
         lambda log_excess: min(at(1 + math.exp(log_excess)), 1e100),
         bounds=(math.log(best - 1) - 0.7, math.log(best - 1) + 0.7),

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from epsilearn.errors import InvalidInput
 
@@ -12,12 +17,24 @@ __all__ = [
     "check_bounds",
     "check_budget",
     "check_choice",
+    "check_fit_budget",
     "check_integer",
     "check_margin",
     "check_positive",
     "check_probability",
     "check_share",
+    "check_size",
+    "check_within_doubles",
+    "within_doubles",
 ]
+
+LEAST_SIZE, LARGEST_SIZE = 1e-100, 1e100
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-30, 1e30
+_LEAST_PLANNED, _LARGEST_PLANNED = 1e-140, 1e140
+_BEYOND = (
+    "these settings together lead to numbers beyond the doubles; choose epsilon, alpha and bounds closer to 1, "
+    "rescaling the data where needed"
+)
 
 
 def _real(name: str, number: object) -> float:
@@ -26,7 +43,7 @@ def _real(name: str, number: object) -> float:
     try:
         return float(number)
     except OverflowError:
-        raise InvalidInput(f"{name} is beyond the doubles") from None
+        raise InvalidInput(f"{name} is beyond the doubles; it must be a finite number") from None
 
 
 def check_positive(name: str, number: object) -> float:
@@ -35,6 +52,49 @@ def check_positive(name: str, number: object) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InvalidInput(f"{name} must be a finite number above 0, got {value}")
     return value
+
+
+def check_size(name: str, number: object) -> float:
+    """A number between 1e-100 and 1e100: a few of those can be multiplied without leaving the doubles."""
+    value = check_positive(name, number)
+    if not LEAST_SIZE <= value <= LARGEST_SIZE:
+        raise InvalidInput(
+            f"{name} must lie between {LEAST_SIZE:g} and {LARGEST_SIZE:g}, got {value:g}; choose another, or rescale "
+            "the data"
+        )
+    return value
+
+
+def check_within_doubles(*numbers: float) -> None:
+    """Refuse settings whose consequences, all of them public numbers, could not be squared in doubles."""
+    if not all(_LEAST_PLANNED <= number <= _LARGEST_PLANNED for number in numbers):
+        raise InvalidInput(_BEYOND)
+
+
+@contextmanager
+def within_doubles() -> Iterator[None]:
+    """Around arithmetic on public numbers: one that leaves the doubles is an error in the settings."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ArithmeticError:
+        raise InvalidInput(_BEYOND) from None
+
+
+def check_fit_budget(epsilon: object, delta: object, rows_per_person: object) -> tuple[float, float, int]:
+    """The budget of a fit, and how many rows it is for: epsilon between 1e-30 and 1e30, for each of the rows too."""
+    eps, share = check_budget(epsilon, delta)
+    rows = check_integer("rows_per_person", rows_per_person)
+    if not _LEAST_EPSILON <= eps <= _LARGEST_EPSILON or Fraction(eps) < Fraction(_LEAST_EPSILON) * rows:
+        raise InvalidInput(
+            f"epsilon must lie between {_LEAST_EPSILON:g} and {_LARGEST_EPSILON:g} for a fit, also where it is divided "
+            f"by rows_per_person; got epsilon = {eps:g} for {_count(rows)}. Choose another epsilon, or fewer rows"
+        )
+    return eps, share, rows
+
+
+def _count(rows: int) -> str:
+    return f"{rows} rows" if rows < 10**9 else "more than a billion rows"
 
 
 def check_margin(number: object) -> float:
@@ -63,7 +123,7 @@ def check_share(name: str, number: object) -> float:
 
 def check_choice(name: str, word: object, allowed: tuple[str, ...]) -> None:
     """One of a few words."""
-    if word not in allowed:
+    if not isinstance(word, str) or word not in allowed:
         words = [repr(one) for one in allowed]
         listed = " or ".join(words) if len(words) == 2 else "one of " + ", ".join(words)
         raise InvalidInput(f"{name} must be {listed}, got {word!r}")

@@ -25,7 +25,7 @@ from epsilearn.calibration.gradient import Descent, planned_descent, record_shif
 from epsilearn.calibration.objective import pure_loss
 from epsilearn.calibration.output import minimiser_sensitivity
 from epsilearn.calibration.regression import lecture_sensitivity
-from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
+from epsilearn.checks import check_choice, check_fit_budget, check_positive
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import Loss
@@ -152,9 +152,8 @@ def plan(
     -------
     Plan
     """
-    epsilon, delta = check_budget(epsilon, delta)
+    epsilon, delta, rows_per_person = check_fit_budget(epsilon, delta, rows_per_person)
     strength = check_positive("alpha", strength)
-    rows_per_person = check_integer("rows_per_person", rows_per_person)
     check_choice("method", method, ("objective", "output", "gradient"))
     check_choice("calibration", calibration, ("tight", "paper"))
     if calibration == "paper" and delta:
@@ -242,8 +241,15 @@ def _plan_gradient(loss: Loss, table: Table, strength: float, promise: Guarantee
         raise InvalidInput("noisy gradients need a delta above 0; use method='objective' for a pure promise")
     shift = record_shift(promise.epsilon, promise.delta, promise.rows_per_person)
     descent = planned_descent(shift, centring, 1 / strength, table.norm)
-    together = descent.shift * math.sqrt(descent.steps)
-    law = NoiseLaw("gaussian", 2 * loss.lipschitz * table.norm / together, table.columns * loss.outputs)
+    together, dimension = descent.shift * math.sqrt(descent.steps), table.columns * loss.outputs
+    law = NoiseLaw("gaussian", 2 * loss.lipschitz * table.norm / together, dimension)
+    # Roundings grow with the weights, noise with the roundings, and weights with the noise: far from running away.
+    hidden = 2 * table.rounding(loss, 1 / table.norm) / descent.shift * math.sqrt(dimension)
+    if not hidden * descent.time * table.norm <= 0.1:
+        raise InvalidInput(
+            "alpha is too small, against the square of a row's norm, for noisy gradients in doubles; use a larger one, "
+            "or method='objective'"
+        )
     promise = replace(
         promise,
         mechanism="noisy gradient descent" + (" on centred rows" if centring else ""),

@@ -120,7 +120,8 @@ def check_range(target_bound: Any) -> tuple[float, float]:
         low, high = -half, half
     else:
         low, high = check_bounds(target_bound)
-    if not 1e-150 < high - low < 1e150:
+    # What becomes of them is a mean, which statistics take on a grid of their own.
+    if not 1e-60 < high - low < 1e60:
         raise InvalidInput(
             "target_bound is so large or narrow that squared errors leave the doubles; rescale the targets"
         )

@@ -17,7 +17,7 @@ from epsilearn.accounting import BoundedRange, Curve, GaussianShift, Pure, ZeroC
 from epsilearn.balls import round_up
 from epsilearn.calibration import frank_wolfe as calibration
 from epsilearn.calibration.additive import gaussian_shift
-from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
+from epsilearn.checks import check_choice, check_fit_budget, check_integer, check_positive
 from epsilearn.composition import Composite
 from epsilearn.constraints import OWN_SETS, ConstraintSet, CoordinateCorners, Corners, PointCorners, Polytope, probe
 from epsilearn.errors import InvalidInput
@@ -134,13 +134,12 @@ def plan(
     assumptions : tuple of str
         What else the promise rests on.
     """
-    epsilon, delta = check_budget(epsilon, delta)
+    epsilon, delta, rows_per_person = check_fit_budget(epsilon, delta, rows_per_person)
     _check_size("feature_bound", table.feature_bound)
     if not math.isinf(table.length):
         _check_size("data_norm", table.length)
     if isinstance(bounds, calibration.SquaredSlope):
         _check_size("target_bound", bounds.target_bound)
-    rows_per_person = check_integer("rows_per_person", rows_per_person)
     check_choice("calibration", calibrated, ("tight", "paper"))
     constraint.check(table.columns)
     if type(constraint) not in OWN_SETS:
@@ -332,7 +331,7 @@ class _Walk:
         size = self._corner_size * self.table.feature_bound
         sensitivity += (self.table.columns + 64) * 2.0**-51 * self.steepest * size
         each = 2 * sensitivity * self.rows_per_person / scale * (1 + 1e-9)
-        curve = ZeroConcentrated(round_up(Pure(each).rho * Fraction(steps - 1)))
+        curve = ZeroConcentrated(max(round_up(Pure(each).rho * Fraction(steps - 1)), 2.0**-1000))
         added = each * (steps - 1) * (1 + 1e-12)
         concentrated = curve.epsilon(self.delta)
         rule = "zero-concentrated" if concentrated <= added else "basic"

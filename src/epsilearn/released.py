@@ -91,7 +91,7 @@ class LandmarkWeights:
 
 def _factors(X: Any, norm: float) -> Array:
     """What to multiply each row by so that it is no longer than this."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # a row that is so short is not scaled
         factors: Array = np.minimum(1.0, norm / row_norms(X))
     return factors
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
-from epsilearn.checks import check_budget, check_integer, check_probability
+from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability
 from epsilearn.errors import InvalidInput
 from epsilearn.evaluation import check_range, private_score, record_scores
 from epsilearn.guarantee import Guarantee
@@ -133,6 +133,9 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        # A fit that fails must not leave an earlier one's model behind.
+        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
+            delattr(self, name)
         self._check()
         if y is None:
             raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
@@ -153,8 +156,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check(self) -> None:
-        _, delta = check_budget(self.epsilon, self.delta)
-        check_integer("rows_per_person", self.rows_per_person)
+        _, delta, _ = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
         check_probability("holdout", self.holdout)
         if self.strategy not in ("parts", "stopping"):
             raise InvalidInput(f"strategy must be 'parts' or 'stopping', got {self.strategy!r}")
@@ -203,6 +205,12 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             # A part that happens to lack a class must not fail: the label set belongs to the whole table.
             labels, _, assumptions = public_labels(y, known[f"{prefix}classes"])
             public[f"{prefix}classes"] = list(labels)
+        unknown = sorted({name for chosen in settings for name in chosen if name not in known})
+        if unknown:
+            raise InvalidInput(
+                f"grid varies {', '.join(map(repr, unknown))}, which the estimator does not have; a pipeline's step "
+                "comes first, as in logisticregression__alpha"
+            )
         return [
             (chosen, clone(self.estimator).set_params(**public, **{k: clone(v, safe=False) for k, v in chosen.items()}))
             for chosen in settings

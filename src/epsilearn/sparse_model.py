@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from epsilearn import frank_wolfe
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.frank_wolfe import SlopeBounds
-from epsilearn.checks import check_budget, check_integer, check_positive
+from epsilearn.checks import check_fit_budget, check_integer, check_size
 from epsilearn.constraints import ConstraintSet, CoordinateCorners, Corners, L1Ball, Simplex, named_set
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
-from epsilearn.linear.model import FLOATS, PrivateModel, public_bound
+from epsilearn.linear.model import FLOATS, PrivateModel, public_bound, validated
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import stepping
 from epsilearn.rows.bounds import row_norms
@@ -134,10 +134,10 @@ class SparseModel(PrivateModel):
     def _public_bounds(self) -> tuple[float, float]:
         """The bounds on a feature and on a row's length."""
         bound = public_bound("feature_bound", self.feature_bound, stacklevel=6)
-        return bound, math.inf if self.data_norm is None else check_positive("data_norm", self.data_norm)
+        return bound, math.inf if self.data_norm is None else check_size("data_norm", self.data_norm)
 
     def _set(self) -> ConstraintSet:
-        check_positive("radius", self.radius)
+        check_size("radius", self.radius)
         if isinstance(self.constraint, ConstraintSet):
             return self.constraint
         return named_set(self.constraint, self.radius)
@@ -156,7 +156,7 @@ class SparseModel(PrivateModel):
 
     def _budgets(self, constraint: ConstraintSet) -> tuple[tuple[float, float], tuple[float, float] | None]:
         """The budgets of the path and of the refit, if there is one; together no more than the whole."""
-        whole, share = check_budget(self.epsilon, self.delta), self.refit
+        whole, share = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)[:2], self.refit
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
             raise InvalidInput(f"refit must be a share of the budget, at least 0 and below 1, got {share!r}")
         if share == 0:
@@ -170,7 +170,10 @@ class SparseModel(PrivateModel):
         part = [round_down(exact(total) * exact(float(share))) for total in whole]
         rest = [round_down(exact(total) - exact(own)) for total, own in zip(whole, part, strict=True)]
         if min(part[0], rest[0]) < _LEAST_BUDGET:
-            raise InvalidInput(f"refit={share!r} leaves less than {_LEAST_BUDGET:g} of epsilon to one of the two fits")
+            raise InvalidInput(
+                f"refit={share!r} leaves less than {_LEAST_BUDGET:g} of epsilon to one of the two fits; choose a share "
+                "further from 0 and 1, a larger epsilon, or refit=0"
+            )
         return (rest[0], rest[1]), (part[0], part[1])
 
     def _whole_promise(self, promise: Guarantee) -> Guarantee:
@@ -215,7 +218,7 @@ class SparseModel(PrivateModel):
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, each brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=NUMBERS, reset=False)
+        X = validated(self, X, dtype=NUMBERS, reset=False)
         scores: Array = _cut(X, *self._bounds_) @ np.ravel(self.coef_) + self.intercept_
         return scores
 
@@ -247,6 +250,6 @@ def _cut(X: Any, bound: float, length: float, columns: NDArray[np.int64] | None 
 def _factors(X: Any, length: float) -> Array | None:
     if math.isinf(length):
         return None
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):  # a row's own affair: one that is so short is not scaled
         factors: Array = np.minimum(1.0, length / row_norms(X))
     return factors

@@ -27,6 +27,7 @@ __all__ = ["count", "histogram", "mean", "quantile", "sum", "variance"]
 _GRID_BITS = 40
 _CHUNK = 1 << 20
 _DEFAULT_CANDIDATES = 1024
+_MOST_CANDIDATES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class _Budget:
     ) -> Release:
         """``value`` plus Laplace or Gaussian noise for these sensitivities; ``unit`` is what the value counts in."""
         epsilon, delta = check_budget(self.epsilon, self.delta)
-        _check_range(Fraction(l1) * unit / Fraction(epsilon))
+        rows_per_person = check_integer("rows_per_person", self.rows_per_person)
+        _check_range(Fraction(l1) * unit * rows_per_person / Fraction(epsilon))
         common: dict[str, Any] = {
             "epsilon": epsilon,
-            "rows_per_person": self.rows_per_person,
+            "rows_per_person": rows_per_person,
             "ledger": self.ledger,
             "purpose": self.purpose,
             "random_state": self.random_state,
@@ -419,7 +421,7 @@ def _rescaled(released: Release, unit: Fraction, null_records: bool = False) -> 
 
 def _binned(column: Any, edges: Any) -> tuple[NDArray[np.int64], int]:
     limits = as_numbers(edges, "edges")
-    if len(limits) < 2 or not (np.diff(limits) > 0).all():
+    if len(limits) < 2 or not (limits[1:] > limits[:-1]).all():
         raise InvalidInput("edges must be at least two increasing numbers")
     labels = np.searchsorted(limits, as_numbers(column), "right") - 1
     return np.clip(labels, 0, len(limits) - 2), len(limits) - 1
@@ -431,7 +433,10 @@ def _labelled(column: Any, categories: list[Any]) -> tuple[NDArray[np.int64], in
 
 def _candidates(candidates: Any, low: float, high: float) -> NDArray[np.float64]:
     if np.ndim(candidates) == 0:
-        return np.linspace(low, high, check_integer("candidates", candidates, least=2))
+        number = check_integer("candidates", candidates, least=2)
+        if number > _MOST_CANDIDATES:
+            raise InvalidInput(f"candidates must be at most {_MOST_CANDIDATES}, so that all of them can be scored")
+        return np.linspace(low, high, number)
     return np.unique(as_numbers(candidates, "candidates"))
 
 

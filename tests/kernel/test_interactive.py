@@ -706,7 +706,7 @@ def test_a_regression_answers_in_the_targets_units():
         ({"estimate_norm": math.nan}, "estimate_norm"),
         ({"estimate_norm": 0.1, "norm": 1.0}, "give one of them"),
         ({"estimate_norm": 0.1, "calibration": "paper"}, "no part of the paper"),
-        ({"epsilon": 1e-300, "delta": 1e-300}, "too small"),
+        ({"epsilon": 1e-300, "delta": 1e-300}, "epsilon must lie"),
         ({"alpha": 0.0}, "alpha"),
         ({"rows_per_person": 0}, "rows_per_person"),
         ({"kernel": "rbf"}, "kernel"),

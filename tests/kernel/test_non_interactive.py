@@ -511,7 +511,7 @@ def ledger(tmp_path) -> Ledger:
         ({"calibration": "loose"}, "calibration"),
         ({"failure": 0.0}, "failure"),
         ({"norm": -1.0}, "norm"),
-        ({"epsilon": 1e-300, "delta": 1e-300}, "too small"),
+        ({"epsilon": 1e-300, "delta": 1e-300}, "epsilon must lie"),
         ({"rows_per_person": 0}, "rows_per_person"),
     ],
 )

@@ -13,6 +13,7 @@ from epsilearn.errors import InvalidInput
 __all__ = ["concentrated_budget"]
 
 _PRECISION = 128
+_LITTLE = 2.0**-40
 
 
 @lru_cache(maxsize=512)
@@ -41,5 +42,6 @@ def concentrated_budget(epsilon: float, delta: float) -> float:
     with precision(_PRECISION):
         a = ball(order)
         gain = (ball(least_epsilon(delta)).log() + a.log()) / (a - 1) - (1 - 1 / a).log()
-        rho = round_down((ball(least_epsilon(epsilon)) + gain) / a)
+        # A little less, so that who looks for the best order again, in floats, proves the same.
+        rho = round_down((ball(least_epsilon(epsilon)) + gain) / a * (1 - ball(_LITTLE)))
     return max(rho, 0.0)

@@ -13,6 +13,7 @@ from epsilearn.calibration.centring import Centring
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity, norm_bound
+from epsilearn.checks import check_within_doubles
 
 __all__ = ["FitNoise", "planned_noise", "stable_minimiser"]
 
@@ -126,7 +127,9 @@ def stable_minimiser(
     reach = norm_bound(loss, row_norm, strength)
     # Not below what the arithmetic can certify.
     certificate = max(share / 2 * exactly * strength, _ROUNDINGS * rounding(loss, reach))
-    return certificate, minimiser_sensitivity(loss, rows, row_norm, strength, certificate, tight)
+    sensitivity = minimiser_sensitivity(loss, rows, row_norm, strength, certificate, tight)
+    check_within_doubles(reach, row_norm * reach, certificate, sensitivity, row_norm * sensitivity)
+    return certificate, sensitivity
 
 
 def _planned_output(
@@ -145,6 +148,7 @@ def _planned_output(
         scale = gaussian_scale(sensitivity, epsilon, delta, people)
     else:
         scale = laplace_scale(sensitivity, epsilon, people)
+    check_within_doubles(scale, row_norm * scale)
     return FitNoise("output", delta > 0, dimension, strength, scale, certificate)
 
 
@@ -175,6 +179,7 @@ def _planned_objective(
         _ROUNDINGS * rounding(loss, reach),
         16 * _DRAWING * length * (1 + 1e-9) / rows,
     )
+    check_within_doubles(loss.lipschitz * row_norm, reach, row_norm * reach, certificate, length / rows)
     polish = laplace_scale(2 * certificate / found.strength * (1 + 1e-12), polish_epsilon)
     return FitNoise("objective", delta > 0, dimension, found.strength, found.scale, certificate, polish, polish_epsilon)
 

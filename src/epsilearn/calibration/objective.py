@@ -125,7 +125,7 @@ def _enough_strength(fits: Callable[[float], bool], strength: float) -> float:
 
 
 def _doubled(number: float) -> float:
-    if number > 1e150:
+    if number > 1e250:
         raise InvalidInput("no noise is enough for this budget with these bounds; ask for another epsilon or delta")
     return 2 * number
 

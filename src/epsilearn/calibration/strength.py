@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 _SIGNAL = 20.0
 _LEAST_GROWTH = 5.0
 _MOST_DIRECTIONS = 800
+# With less regularisation than this part of a record's curvature, no solver in doubles is sure to reach a minimum.
+_SOLVABLE = 1e-8
 
 
 def typical_score(method: str, classes: int = 2, target_bound: float | None = None) -> float:
@@ -107,7 +109,7 @@ def automatic_strength(
         return math.cbrt(2 * loss.smoothness * (row_norm * length / (rows * typical)) ** 2 / columns)
 
     rule = {"objective": by_objective, "output": by_output, "gradient": by_gradient}[method]
-    return _fixed_point(rule, row_norm**2)
+    return max(_fixed_point(rule, row_norm**2), _SOLVABLE * loss.smoothness * row_norm**2 / rows)
 
 
 def automatic_rank(loss: LossBounds, rows: int, spectrum: Array, epsilon: float, delta: float) -> int:

@@ -21,6 +21,7 @@ from scipy.linalg import LinAlgError, cholesky
 
 from epsilearn.calibration.fit import stable_minimiser
 from epsilearn.calibration.output import norm_bound
+from epsilearn.checks import within_doubles
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.features import FeatureMap
 from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
@@ -142,6 +143,7 @@ class FeatureProblem(KernelProblem):
         self.n = self.rows.n
 
     @property
+    @within_doubles()
     def stability(self) -> Stability:
         certificate, sensitivity = stable_minimiser(
             self.loss, self.n, self.rows.norm, self.strength, self.rows.rounding, tight=True, share=_SOLVER_SHARE
@@ -203,6 +205,7 @@ class GramProblem(KernelProblem):
         self._width = kernel.width(points)
 
     @property
+    @within_doubles()
     def stability(self) -> Stability:
         gram = self._public_gram()
 

@@ -17,7 +17,7 @@ from scipy.linalg import eigh
 from epsilearn.checks import check_integer, check_share
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
-from epsilearn.kernel.monomials import monomial_count, monomials
+from epsilearn.kernel.monomials import countable, monomial_count, monomials
 from epsilearn.rows.bounds import without_giants
 
 __all__ = ["FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
@@ -25,9 +25,9 @@ __all__ = ["FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact
 Array = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # numbers held at a time
-_MOST_MONOMIALS = 200_000
 # Directions in which landmarks differ by less than this share of the largest are left out: floats cannot tell them.
 _FLAT = 1e-10
+_LEAST_SINGLE, _LARGEST_SINGLE = 1e-30, 1e36
 
 
 class FeatureMap(ABC):
@@ -108,7 +108,7 @@ class Monomials(FeatureMap):
     """The polynomial kernel's: all products of entries, sparse where rows are."""
 
     def __init__(self, kernel: Polynomial, width: int) -> None:
-        self.kernel, self.bound = kernel, kernel.bound
+        self.kernel, self.bound = kernel, _single(kernel.bound)
         self.columns = monomial_count(width, kernel.degree)
         self._polynomial = kernel
 
@@ -149,7 +149,7 @@ class Landmarks(FeatureMap):
         self, kernel: Kernel, landmarks: Any, rank: int | Callable[[Array], int] | None = None, whitening: float = 0.0
     ) -> None:
         whitening = check_share("whitening", whitening)
-        self.kernel, self.bound = kernel, kernel.bound
+        self.kernel, self.bound = kernel, _single(kernel.bound)
         self.landmarks = kernel.points(landmarks)
         kernel.check_public(self.landmarks)
         gram = kernel.matrix(self.landmarks, self.landmarks)
@@ -234,6 +234,16 @@ class Fourier(FeatureMap):
         return waves
 
 
+def _single(bound: float) -> float:
+    """A bound on features that are kept in single precision: beyond it, some records' would leave their range."""
+    if not _LEAST_SINGLE <= bound <= _LARGEST_SINGLE:
+        raise InvalidInput(
+            f"the kernel's bound must lie between {_LEAST_SINGLE:g} and {_LARGEST_SINGLE:g} where features are written "
+            f"out, got {bound:g}; rescale the points, and the bound with them"
+        )
+    return bound
+
+
 def _times(features: Any, factors: Array) -> Any:
     return sparse.diags_array(factors) @ features if sparse.issparse(features) else features * factors[:, None]
 
@@ -242,6 +252,6 @@ def exact_map(kernel: Kernel, width: int) -> FeatureMap | None:
     """The kernel's own feature map where it is finite and small enough to be written out."""
     if isinstance(kernel, Linear):
         return Identity(kernel, width)
-    if isinstance(kernel, Polynomial) and monomial_count(width, kernel.degree) <= _MOST_MONOMIALS:
+    if isinstance(kernel, Polynomial) and countable(width, kernel.degree):
         return Monomials(kernel, width)
     return None

@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_down, decimal_up, exact, round_up
 from epsilearn.calibration.additive import laplace_scale, most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import PrintedSession, SparseSession, printed_session, sparse_session
-from epsilearn.checks import check_choice, check_integer, check_positive, check_probability, check_share
+from epsilearn.checks import check_choice, check_integer, check_probability, check_share, check_size, within_doubles
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
@@ -32,6 +32,8 @@ from epsilearn.progress import fitting
 
 __all__ = ["Answer", "InteractiveLearner"]
 
+_MOST_QUESTIONS = 10**18
+_MOST_PRINTED = 100_000  # a promise that names every one of more takes minutes to work out
 PRIVATE_MODEL, PUBLIC_HYPOTHESIS = "private model", "public hypothesis"
 
 
@@ -170,18 +172,20 @@ random_state, verbose
 
     def _check_settings(self) -> None:
         check_choice("calibration", self.calibration, ("tight", "paper"))
-        check_integer("questions", self.questions)
+        if check_integer("questions", self.questions) > _MOST_QUESTIONS:
+            raise InvalidInput(f"questions must be at most {_MOST_QUESTIONS:g}; nobody asks more, so declare fewer")
         check_probability("failure", self.failure)
         if self.norm is not None:
-            check_positive("norm", self.norm)
+            check_size("norm", self.norm)
         if check_share("estimate_norm", self.estimate_norm) == 1:
             raise InvalidInput("estimate_norm must be below 1: something must be left for the answers")
         if self.estimate_norm and (self.norm is not None or self.calibration == "paper"):
             raise InvalidInput("estimate_norm stands in for norm, and is no part of the paper; give one of them")
-        if self.delta == 0:
+        if self._delta == 0:
             raise InvalidInput("an interactive session needs delta > 0: its answers carry Gaussian noise")
 
 
+@within_doubles()
 def _plan(learner: InteractiveLearner, problem: KernelProblem) -> _SparsePlan | _PrintedPlan:
     make = _PrintedPlan.of if learner.calibration == "paper" else _SparsePlan.of
     return make(learner, problem)
@@ -209,16 +213,16 @@ class _SparsePlan:
 
     @classmethod
     def of(cls, learner: InteractiveLearner, problem: KernelProblem) -> _SparsePlan:
-        epsilon, people = float(learner.epsilon), learner.rows_per_person
+        epsilon, people = learner._epsilon, learner._people
         norm_epsilon = decimal_down(exact(epsilon) * exact(learner.estimate_norm))
         rest = decimal_down(exact(epsilon) - exact(norm_epsilon))
-        rho = concentrated_budget(rest, learner.delta)
+        rho = concentrated_budget(rest, learner._delta)
         if not rho > 0:
             raise InvalidInput("the budget is too small for a session; raise epsilon or delta")
         answers = ZeroConcentrated(rho)
         promise = Guarantee(
             epsilon,
-            learner.delta,
+            learner._delta,
             mechanism="interactive kernel learner",
             theorem="sparse vector technique with Gaussian answers, in zCDP",
             rows_per_person=people,
@@ -343,20 +347,25 @@ class _PrintedPlan:
         loss, strength, bound = problem.loss, problem.strength, problem.bound
         norm = 2 * loss.lipschitz * bound / strength if learner.norm is None else float(learner.norm)
         constants = printed_session(
-            problem.n, strength, loss.lipschitz, bound, norm, learner.epsilon, learner.delta, learner.questions,
+            problem.n, strength, loss.lipschitz, bound, norm, learner._epsilon, learner._delta, learner.questions,
             learner.failure,
         )  # fmt: skip
-        each = round_up(Fraction(_value_sensitivity(problem, learner.rows_per_person)) * Fraction(constants.rate))
+        each = round_up(Fraction(_value_sensitivity(problem, learner._people)) * Fraction(constants.rate))
+        if learner.questions > _MOST_PRINTED:
+            raise InvalidInput(
+                f"questions must be at most {_MOST_PRINTED} with calibration='paper', whose promise counts every one; "
+                "use fewer, or 'tight'"
+            )
         # Every question is answered from a Laplace release, whether that leaves or not: that is what is proven.
         curve = Composite((LaplaceShift(each),) * learner.questions)
         promise = Guarantee(
-            decimal_up(Fraction(max(curve.epsilon(learner.delta), 1e-12))),
-            learner.delta,
+            decimal_up(Fraction(max(curve.epsilon(learner._delta), 1e-12))),
+            learner._delta,
             mechanism="interactive kernel learner as printed",
             theorem="as printed in 2013; by composing the Laplace noise of all questions",
-            rows_per_person=learner.rows_per_person,
+            rows_per_person=learner._people,
             curve=curve,
-            claimed_epsilon=float(learner.epsilon),
+            claimed_epsilon=learner._epsilon,
         )
         return cls(promise, problem, constants, learner.questions)
 

@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel
 
-from epsilearn.checks import check_integer, check_positive
+from epsilearn.checks import LARGEST_SIZE, LEAST_SIZE, check_integer, check_size
 from epsilearn.errors import InvalidInput
 from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
@@ -134,7 +134,7 @@ class Kernel(ABC):
 
     def inside(self, points: Any) -> tuple[Any, Array]:
         """Private points brought inside the bound, and what to multiply their features by."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             factors: Array = np.minimum(1.0, self.bound * (1 - _CARE) / np.sqrt(self.squares(points)))
         return points, factors
 
@@ -186,7 +186,7 @@ class Linear(_OfProducts):
     data_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data_norm", check_positive("data_norm", self.data_norm))
+        object.__setattr__(self, "data_norm", check_size("data_norm", self.data_norm))
 
     @property
     def bound(self) -> float:
@@ -196,7 +196,8 @@ class Linear(_OfProducts):
         return _dense(linear_kernel(first, second))
 
     def squares(self, points: Any) -> Array:
-        return row_norms(points) ** 2
+        with np.errstate(over="ignore"):
+            return row_norms(points) ** 2
 
     def rounding(self, width: int) -> float:
         return 1.01 * (width + 4) * _UNIT * self.bound**2
@@ -218,9 +219,16 @@ class Polynomial(_OfProducts):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", check_integer("degree", self.degree))
-        object.__setattr__(self, "data_norm", check_positive("data_norm", self.data_norm))
+        object.__setattr__(self, "data_norm", check_size("data_norm", self.data_norm))
         if self.constant != 0:
-            object.__setattr__(self, "constant", check_positive("constant", self.constant))
+            object.__setattr__(self, "constant", check_size("constant", self.constant))
+        # By its logarithm, which is a number whatever the degree.
+        power = self.degree * math.log10(self.data_norm**2 + self.constant)
+        if not abs(power) <= 2 * math.log10(LARGEST_SIZE):
+            raise InvalidInput(
+                f"(data_norm**2 + constant)**degree must lie between {LEAST_SIZE**2:g} and {LARGEST_SIZE**2:g}; choose "
+                "a lower degree, or rescale the rows"
+            )
 
     @property
     def bound(self) -> float:
@@ -236,7 +244,8 @@ class Polynomial(_OfProducts):
         return values
 
     def squares(self, points: Any) -> Array:
-        powers: Array = (row_norms(points) ** 2 + self.constant) ** self.degree
+        with np.errstate(over="ignore"):
+            powers: Array = (row_norms(points) ** 2 + self.constant) ** self.degree
         return powers
 
     def rounding(self, width: int) -> float:
@@ -251,7 +260,7 @@ class _OfDistance(Kernel):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", check_positive("gamma", self.gamma))
+        object.__setattr__(self, "gamma", check_size("gamma", self.gamma))
 
     @property
     def bound(self) -> float:
@@ -272,6 +281,8 @@ class _OfDistance(Kernel):
 class RBF(_OfDistance):
     """exp(-gamma ||x - y||**2): every point has length 1.
 
+    ``gamma`` lies between 1e-100 and 1e100: a distance too large for a double then truly gives 0.
+
     Examples
     --------
     >>> RBF(gamma=1.0).matrix(np.zeros((1, 2)), np.zeros((1, 2)))
@@ -289,6 +300,8 @@ class RBF(_OfDistance):
 class Laplacian(_OfDistance):
     """exp(-gamma ||x - y||_1): every point has length 1.
 
+    ``gamma`` lies between 1e-100 and 1e100: a distance too large for a double then truly gives 0.
+
     Examples
     --------
     >>> Laplacian(gamma=1.0).matrix(np.zeros((1, 2)), np.zeros((1, 2)))
@@ -296,7 +309,9 @@ class Laplacian(_OfDistance):
     """
 
     def matrix(self, first: Any, second: Any) -> Array:
-        return _dense(laplacian_kernel(_dense(first), _dense(second), gamma=self.gamma))
+        # In silence: records so far apart that their distance overflows would say so.
+        with np.errstate(all="ignore"):
+            return _dense(laplacian_kernel(_dense(first), _dense(second), gamma=self.gamma))
 
 
 @dataclass(frozen=True)
@@ -312,7 +327,7 @@ class HistogramIntersection(Kernel):
     mass: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mass", check_positive("mass", self.mass))
+        object.__setattr__(self, "mass", check_size("mass", self.mass))
 
     @property
     def bound(self) -> float:

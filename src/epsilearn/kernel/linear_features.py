@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from epsilearn import erm
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_rank
-from epsilearn.checks import check_budget, check_integer
+from epsilearn.checks import check_fit_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.features import FeatureMap, Fourier, Landmarks
 from epsilearn.kernel.kernels import Kernel
@@ -289,8 +289,7 @@ def landmark_map(model: LandmarkClassifier | LandmarkRegressor, rows: int, loss:
         raise InvalidInput(f"rank must be a whole number, 'auto' or None, got {model.rank!r}")
     if not isinstance(model.rank, str):
         return Landmarks(model.kernel_, landmarks, model.rank, model.whitening)
-    check_integer("rows_per_person", model.rows_per_person)
-    budget = per_record(*check_budget(model.epsilon, model.delta), model.rows_per_person)
+    budget = per_record(*check_fit_budget(model.epsilon, model.delta, model.rows_per_person))
     return Landmarks(
         model.kernel_, landmarks, lambda spectrum: automatic_rank(loss, rows, spectrum, *budget), model.whitening
     )

@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
-from epsilearn.checks import check_budget, check_choice, check_integer
+from epsilearn.checks import check_choice, check_fit_budget, within_doubles
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
 from epsilearn.linear.classification import public_labels
-from epsilearn.linear.model import FLOATS, PrivateModel, given_strength
+from epsilearn.linear.model import PrivateModel, given_strength, validated
 from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
@@ -104,7 +104,7 @@ class KernelModel(PrivateModel):
     def _points(self, X: Any, *, public: bool) -> Any:
         """New points of the shape seen in training; where they must be public, none longer than the bound."""
         if self.kernel_.takes_rows:
-            X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+            X = validated(self, X, reset=False)
         points = self.kernel_.points(X, self._width_)
         if public:
             self.kernel_.check_public(points)
@@ -176,6 +176,22 @@ class KernelLearner(KernelModel):
         self._learn(*self._problem(X, y, unsupported))
         return self
 
+    def _check_budget(self) -> tuple[float, float, int]:
+        """The budget and the rows of one person, as plain numbers, whatever they came in."""
+        return check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
+
+    @property
+    def _epsilon(self) -> float:
+        return self._check_budget()[0]
+
+    @property
+    def _delta(self) -> float:
+        return self._check_budget()[1]
+
+    @property
+    def _people(self) -> int:
+        return self._check_budget()[2]
+
     def _check_settings(self) -> None:
         """Refuse settings that cannot be used, before any record is looked at."""
 
@@ -185,8 +201,7 @@ class KernelLearner(KernelModel):
 
     def _problem(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[KernelProblem, tuple[str, ...]]:
         """The problem to solve, with everything that can be wrong checked, and what the promise assumes."""
-        check_budget(self.epsilon, self.delta)
-        check_integer("rows_per_person", self.rows_per_person)
+        self._check_budget()
         points, target, loss, assumptions = self._records(X, y, unsupported)
         features = self._feature_map(self.kernel_.count(points))
         norm = self.kernel_.bound if features is None else features.bound
@@ -209,11 +224,12 @@ class KernelLearner(KernelModel):
             FAIR_BITS,
         )
 
+    @within_doubles()
     def _strength(self, loss: Loss, rows: int, norm: float) -> float:
         given = given_strength(self.alpha)
         if given is not None:
             return given
-        budget = per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        budget = per_record(*self._check_budget())
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
         # A value's noise does not depend on how many features there are: one will do for the rule.
         return automatic_strength(loss, rows, 1, norm, *budget, "output", typical_score("output", target_bound=bound))

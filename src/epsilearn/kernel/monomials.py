@@ -17,9 +17,11 @@ from scipy import sparse
 from epsilearn.compiled import compiled
 from epsilearn.errors import InvalidInput
 
-__all__ = ["monomial_count", "monomials"]
+__all__ = ["countable", "monomial_count", "monomials"]
 
 _MOST_COLUMNS = 2**62
+_MOST_MONOMIALS = 200_000
+_MOST_DEGREE = 100  # factorials are doubles up to 170
 
 
 def monomial_count(columns: int, degree: int) -> int:
@@ -76,6 +78,14 @@ def monomials(points: Any, degree: int, constant: float) -> Any:
     expanded = sparse.csr_array((values, indices, indptr), shape=(rows.shape[0], columns))
     expanded.sort_indices()
     return expanded
+
+
+def countable(columns: int, degree: int) -> bool:
+    """Whether there are few enough of them to be written out, and their ranks can be counted in 64 bits."""
+    if degree > _MOST_DEGREE:
+        return False
+    top = columns + degree
+    return monomial_count(columns, degree) <= _MOST_MONOMIALS and math.comb(top, min(degree, top // 2)) < 2**62
 
 
 def _binomials(rows: Any, degree: int) -> NDArray[np.int64]:

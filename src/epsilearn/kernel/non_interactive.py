@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_up, round_up
 from epsilearn.calibration.additive import most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import ball_spread, finite_spread, printed_rounds, rounds
-from epsilearn.checks import check_choice, check_integer, check_positive, check_probability
+from epsilearn.checks import check_choice, check_integer, check_positive, check_probability, check_size, within_doubles
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -34,6 +34,7 @@ from epsilearn.progress import fitting
 __all__ = ["NonInteractiveLearner", "ball_net"]
 
 _MOST_CANDIDATES = 1_000_000
+_MOST_PRINTED = 100_000  # a promise that names every round of more takes minutes to work out
 
 
 class NonInteractiveLearner(KernelLearner):
@@ -124,7 +125,7 @@ random_state, verbose
 
     def _check_settings(self) -> None:
         check_choice("calibration", self.calibration, ("tight", "paper"))
-        if self.delta == 0:
+        if self._delta == 0:
             raise InvalidInput("the non-interactive learner needs delta > 0: its rounds are composed")
         check_probability("failure", self.failure)
 
@@ -256,22 +257,23 @@ def _sensitivity(learner: NonInteractiveLearner, problem: KernelProblem) -> floa
     stability = problem.stability
     # A distance is rounded once where it becomes a score.
     moves = stability.value_sensitivity(problem.bound * (1 + 2.0**-19)) + 4 * UNIT * _most_distance(problem)
-    return round_up(most_sensitivity(moves, learner.rows_per_person))
+    return round_up(most_sensitivity(moves, learner._people))
 
 
+@within_doubles()
 def _plan_tight(learner: NonInteractiveLearner, problem: KernelProblem, space: _Candidates | _Ball) -> _Plan:
-    rho = concentrated_budget(learner.epsilon, learner.delta)
+    rho = concentrated_budget(learner._epsilon, learner._delta)
     if not rho > 0:
         raise InvalidInput("the budget is too small for a search; raise epsilon or delta")
     sensitivity, stability = _sensitivity(learner, problem), problem.stability
-    norm = stability.norm if learner.norm is None else min(stability.norm, check_positive("norm", learner.norm))
+    norm = stability.norm if learner.norm is None else min(stability.norm, check_size("norm", learner.norm))
     found = rounds(sensitivity, rho, norm, problem.bound, space.spread, learner.failure)
     promise = Guarantee(
-        float(learner.epsilon),
-        float(learner.delta),
+        learner._epsilon,
+        learner._delta,
         mechanism="non-interactive kernel learner",
         theorem="exponential mechanism and Gaussian noise in each round, in zCDP",
-        rows_per_person=learner.rows_per_person,
+        rows_per_person=learner._people,
         curve=ZeroConcentrated(rho),
     )
     exponent = found.each / (2 * sensitivity) * (1 - 1e-12)
@@ -279,11 +281,17 @@ def _plan_tight(learner: NonInteractiveLearner, problem: KernelProblem, space: _
     return _Plan(promise, found.count, exponent, law, found.threshold, found.tolerance, stops=True, step=None)
 
 
+@within_doubles()
 def _plan_printed(learner: NonInteractiveLearner, problem: KernelProblem, space: _Candidates | _Ball) -> _Plan:  # noqa: ARG001
     found = printed_rounds(
-        problem.n, problem.strength, problem.loss.lipschitz, problem.bound, learner.epsilon, learner.delta,
+        problem.n, problem.strength, problem.loss.lipschitz, problem.bound, learner._epsilon, learner._delta,
         learner.failure,
     )  # fmt: skip
+    if found.count > _MOST_PRINTED:
+        raise InvalidInput(
+            f"with calibration='paper' these settings lead to more than {_MOST_PRINTED} rounds, each of which the "
+            "promise counts; ask for a smaller epsilon, or use 'tight'"
+        )
     sensitivity = Fraction(_sensitivity(learner, problem))
     parts: tuple[Curve, ...] = (
         BoundedRange(round_up(2 * sensitivity * Fraction(found.exponent))),
@@ -291,13 +299,13 @@ def _plan_printed(learner: NonInteractiveLearner, problem: KernelProblem, space:
     )
     curve = Composite((parts[0],) * found.count + (parts[1],) * found.count)
     promise = Guarantee(
-        decimal_up(Fraction(curve.epsilon(learner.delta))),
-        float(learner.delta),
+        decimal_up(Fraction(max(curve.epsilon(learner._delta), 1e-12))),
+        learner._delta,
         mechanism="non-interactive kernel learner as printed",
         theorem="as printed in 2013; by composing its rounds",
-        rows_per_person=learner.rows_per_person,
+        rows_per_person=learner._people,
         curve=curve,
-        claimed_epsilon=float(learner.epsilon),
+        claimed_epsilon=learner._epsilon,
     )
     law = NoiseLaw("laplace", 1 / (2 * found.rate) * (1 + 1e-12))
     return _Plan(
@@ -316,7 +324,8 @@ def ball_net(dimension: int, radius: float, spacing: float) -> Array:
     dimension, radius = check_integer("dimension", dimension), check_positive("radius", radius)
     # A cube of this side has its corners within the spacing of its centre.
     side = 2 * check_positive("spacing", spacing) / math.sqrt(dimension)
-    reach = math.ceil(radius / side)
+    # Before the ratio becomes an integer, which it cannot where it is beyond the doubles.
+    reach = math.ceil(min(radius / side, float(_MOST_CANDIDATES))) if side else _MOST_CANDIDATES
     if (2 * reach + 1) ** dimension > _MOST_CANDIDATES:
         raise InvalidInput(
             f"a net of {dimension} dimensions as fine as {spacing:g} has more than {_MOST_CANDIDATES} points; use a "

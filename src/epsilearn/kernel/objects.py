@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from epsilearn.checks import check_positive
+from epsilearn.checks import check_positive, check_size
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.kernel.kernels import Array, Kernel
 from epsilearn.losses.interface import UNIT
@@ -45,7 +45,7 @@ class UserKernel(Kernel):
     takes_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "declared", check_positive("declared", self.declared))
+        object.__setattr__(self, "declared", check_size("declared", self.declared))
         object.__setattr__(self, "accuracy", check_positive("accuracy", self.accuracy))
 
     @property
@@ -129,7 +129,7 @@ class Precomputed(Kernel):
     takes_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "declared", check_positive("declared", self.declared))
+        object.__setattr__(self, "declared", check_size("declared", self.declared))
         values = np.array(self.values, dtype=np.float64)
         if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
             raise InvalidInput(f"a Gram matrix must be square, got shape {values.shape}")

@@ -122,7 +122,7 @@ class GaussianProcessRelease(KernelLearner):
         self.verbose = verbose
 
     def _check_settings(self) -> None:
-        if self.delta == 0:
+        if self._delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
         check_integer("max_points", self.max_points)
 
@@ -152,8 +152,8 @@ class GaussianProcessRelease(KernelLearner):
 
     def _release_weights(self, problem: FeatureProblem, assumptions: tuple[str, ...]) -> None:
         """A finite map: Gaussian noise on the weights is the whole process, drawn at once."""
-        stability, people = problem.stability, self.rows_per_person
-        scale = gaussian_scale(stability.sensitivity, self.epsilon, self.delta, people)
+        stability, people = problem.stability, self._people
+        scale = gaussian_scale(stability.sensitivity, self._epsilon, self._delta, people)
         law = NoiseLaw("gaussian", scale, problem.features.columns)
         shift = round_up(most_sensitivity(stability.sensitivity, people) / Fraction(scale))
         promise = self._promise(shift, assumptions)
@@ -172,9 +172,9 @@ class GaussianProcessRelease(KernelLearner):
         """Any other kernel: noise is drawn as questions come, each conditioned on all before."""
         stability = problem.stability
         law = ProcessLaw.planned(
-            most_sensitivity(stability.sensitivity, self.rows_per_person),
-            self.epsilon,
-            self.delta,
+            most_sensitivity(stability.sensitivity, self._people),
+            self._epsilon,
+            self._delta,
             cap=check_integer("max_points", self.max_points),
             bound=problem.bound**2 * PUBLIC_SLACK,
             kernel_error=self.kernel_.rounding(self._width_),
@@ -233,12 +233,12 @@ class GaussianProcessRelease(KernelLearner):
 
     def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:
         return Guarantee(
-            float(self.epsilon),
-            float(self.delta),
+            self._epsilon,
+            self._delta,
             mechanism="Gaussian process release",
             theorem="the minimiser's own norm; any points, chosen adaptively; analytic Gaussian",
             assumptions=assumptions,
-            rows_per_person=self.rows_per_person,
+            rows_per_person=self._people,
             curve=GaussianShift(shift),
         )
 
@@ -249,8 +249,8 @@ class GaussianProcessRelease(KernelLearner):
             landmarks = b"".join(self.kernel_.encode(self.kernel_.points(self.landmarks)))
         labels = [str(label) for label in self.classes_] if self._classifies else repr(self.target_bound)
         parts = (
-            self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self.epsilon, self.delta,
-            labels, self.rows_per_person, self.max_points, self.rank, hashlib.sha256(landmarks).hexdigest(),
+            self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self._epsilon, self._delta,
+            labels, self._people, self.max_points, self.rank, hashlib.sha256(landmarks).hexdigest(),
             self.random_state is None, None if problem.features is None else problem.features.columns, law,
         )  # fmt: skip
         return "; ".join(map(str, parts))

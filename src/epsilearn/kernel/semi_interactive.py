@@ -171,17 +171,18 @@ def _plan_tight(learner: SemiInteractiveLearner, problem: KernelProblem, gram: A
     whitening, stretch = public_whitening(gram, _gram_error(problem), stability.sensitivity / error)
     rounding = _frobenius(whitening) * math.sqrt(count) * error
     sensitivity = (stretch * stability.sensitivity + 2 * rounding) * (1 + 1e-9)
-    people = learner.rows_per_person
-    if learner.delta:
-        law = NoiseLaw("gaussian", gaussian_scale(sensitivity, learner.epsilon, learner.delta, people), len(whitening))
+    people = learner._people
+    if learner._delta:
+        scale = gaussian_scale(sensitivity, learner._epsilon, learner._delta, people)
+        law = NoiseLaw("gaussian", scale, len(whitening))
         shift = round_up(most_sensitivity(sensitivity, people) / Fraction(law.scale))
         curve: Any = GaussianShift(shift)
     else:
-        law = NoiseLaw("k-norm", laplace_scale(sensitivity, learner.epsilon, people), len(whitening))
-        curve = Pure(float(learner.epsilon))
+        law = NoiseLaw("k-norm", laplace_scale(sensitivity, learner._epsilon, people), len(whitening))
+        curve = Pure(learner._epsilon)
     promise = Guarantee(
-        float(learner.epsilon),
-        float(learner.delta),
+        learner._epsilon,
+        learner._delta,
         mechanism="semi-interactive kernel learner",
         theorem="noise in the span of public points; the minimiser's own norm",
         rows_per_person=people,
@@ -248,17 +249,17 @@ class _PrintedPlan:
 
 def _plan_printed(learner: SemiInteractiveLearner, problem: KernelProblem, gram: Array) -> _PrintedPlan:
     sensitivity = problem.stability.value_sensitivity(problem.bound)
-    count, people = len(gram), learner.rows_per_person
-    if learner.delta:
-        each = laplace_each(count, float(learner.epsilon), float(learner.delta))
+    count, people = len(gram), learner._people
+    if learner._delta:
+        each = laplace_each(count, learner._epsilon, learner._delta)
         curve: Any = Composite((LaplaceShift(each),) * count)
     else:
-        each = float(learner.epsilon) / count * (1 - 1e-12)
-        curve = Pure(float(learner.epsilon))
+        each = learner._epsilon / count * (1 - 1e-12)
+        curve = Pure(learner._epsilon)
     law = NoiseLaw("laplace", laplace_scale(sensitivity, each, people), 1)
     promise = Guarantee(
-        float(learner.epsilon),
-        float(learner.delta),
+        learner._epsilon,
+        learner._delta,
         mechanism="semi-interactive kernel learner as printed",
         theorem="independent Laplace noise, composed exactly",
         rows_per_person=people,

@@ -11,7 +11,7 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from epsilearn.checks import check_margin
+from epsilearn.checks import check_choice, check_margin
 from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import CappedSoftmax, HuberisedHinge, Logistic, Loss, Softmax
@@ -31,8 +31,8 @@ _MOST_FEATURES = 2000
 
 def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp], tuple[str, ...]]:
     """The public label set, each record's position in it, and what the promise must then assume."""
-    check_classification_targets(y)
     if classes is None:
+        _check_discrete(y)
         found, positions = np.unique(y, return_inverse=True)
         if len(found) < 2:
             raise InvalidInput("the labels are all of one class; pass classes=, the public label set, of at least two")
@@ -48,6 +48,22 @@ def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp],
     if not known:
         raise InvalidInput("some labels are not in classes; every label must be in the public label set")
     return labels, positions, ()
+
+
+def _check_discrete(y: Any) -> None:
+    """Refuse labels that are no labels, without a word of what they are."""
+    discrete = True
+    if np.asarray(y).dtype.kind == "c":
+        raise InvalidInput("Complex data not supported; labels are whole numbers, strings or truth values")
+    try:
+        check_classification_targets(y)
+    except (TypeError, ValueError):
+        discrete = False
+    if not discrete:
+        raise InvalidInput(
+            "Unknown label type: labels must be whole numbers, strings or truth values, all of one kind. Pass classes="
+            ", the public label set, to use others, or fit a regression"
+        )
 
 
 def given_classes(classes: Any) -> NDArray[Any]:
@@ -119,6 +135,7 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         Noise in the objective must hide slopes of every direction that several classes' scores can have; gradients are
         cut to what one direction needs.
         """
+        check_choice("method", self.method, ("auto", "objective", "output", "gradient"))
         if self.method != "auto":
             return self.method
         usual = self.delta and self.calibration == "tight" and self.alpha == "auto"

@@ -14,7 +14,7 @@ from epsilearn.calibration.centring import Centring, leaves_room, planned_centri
 from epsilearn.calibration.gradient import record_shift
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
-from epsilearn.checks import check_budget, check_choice, check_integer, check_positive
+from epsilearn.checks import check_choice, check_fit_budget, check_integer, check_size, within_doubles
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
@@ -24,7 +24,7 @@ from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.rows.bounds import without_giants
 
-__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "given_strength", "public_bound"]
+__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "given_strength", "public_bound", "validated"]
 
 FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
@@ -36,7 +36,7 @@ _INTERCEPT_SHARE = 0.15
 def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
     """A public bound as given, or the constant 1 with a warning. Never anything read off the data."""
     if given is not None:
-        return check_positive(name, given)
+        return check_size(name, given)
     warnings.warn(
         f"{name} was not given: 1.0 is used, and whatever lies beyond it is brought inside. Pass {name} explicitly, "
         "as a number you know without looking at the data",
@@ -49,7 +49,7 @@ def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
 def given_strength(alpha: float | str) -> float | None:
     """A regularisation that was given; None if a rule is to choose it from public numbers."""
     if not isinstance(alpha, str):
-        return check_positive("alpha", alpha)
+        return check_size("alpha", alpha)
     if alpha != "auto":
         raise InvalidInput(f"alpha must be a number above 0 or 'auto', got {alpha!r}")
     return None
@@ -76,6 +76,25 @@ def _without_values(message: str) -> str:
     return message
 
 
+def validated(model: Any, *given: Any, **options: Any) -> Any:
+    """What scikit-learn makes of features, and of targets where they are given too: numbers, of the right shape.
+
+    In silence: its own check for infinity warns where a sum of large numbers overflows, which would tell of records.
+    """
+    fault = ""
+    if any(isinstance(part, np.ma.MaskedArray) for part in given):
+        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    try:
+        with np.errstate(all="ignore"):
+            return validate_data(model, *given, accept_sparse="csr", **{"dtype": FLOATS, **options})
+    except ValueError as error:
+        fault = _without_values(str(error))
+    except OverflowError:
+        fault = "a feature or a target is beyond the doubles; clip such numbers by a rule fixed beforehand"
+    # Raised out here: the error that was caught may carry private values along.
+    raise InvalidInput(fault)
+
+
 class PrivateModel(BaseEstimator):  # type: ignore[misc]
     """What every private estimator shares: how private rows come in, and what it tells scikit-learn."""
 
@@ -89,16 +108,12 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
         if unsupported:
             raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
         self._forget()
-        fault = ""
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", **{"dtype": FLOATS, **options})
-        except ValueError as error:
-            fault = _without_values(str(error))
-        if not fault and options.get("y_numeric") and y.dtype.kind not in "biuf":
-            fault = _NOT_NUMBERS
-        # Raised out here: the error that was caught may carry private values along.
-        if fault:
-            raise InvalidInput(fault)
+        X, y = validated(self, X, y, **options)
+        if options.get("y_numeric") and y.dtype.kind not in "biuf":
+            raise InvalidInput(_NOT_NUMBERS)
+        # Once more: None only becomes NaN after scikit-learn has looked.
+        if options.get("y_numeric") and not np.isfinite(y).all():
+            raise InvalidInput("Input y contains NaN; drop or fill such values by a rule that looks at no data")
         return X, y
 
     def _forget(self) -> None:
@@ -189,9 +204,11 @@ class PrivateLinearModel(PrivateModel):
         """The loss, as far as public numbers decide it, and what the promise then assumes."""
         raise NotImplementedError
 
+    @within_doubles()
     def _planned(
         self, loss: Loss, table: erm.Table, bounds: Bounds, assumptions: tuple[str, ...], method: str
     ) -> erm.Plan:
+        epsilon, delta, people = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
         centring, row_bound = self._centring(table, method), table.norm
         if centring is not None:
             table = table.in_units(bounds.data_norm)
@@ -201,11 +218,11 @@ class PrivateLinearModel(PrivateModel):
             loss,
             table,
             strength=self._strength(loss, table, method),
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=epsilon,
+            delta=delta,
             method=method,
             calibration=self.calibration,
-            rows_per_person=self.rows_per_person,
+            rows_per_person=people,
             assumptions=assumptions,
             centring=centring,
             row_bound=row_bound,
@@ -255,8 +272,7 @@ class PrivateLinearModel(PrivateModel):
 
     def _budget(self) -> tuple[float, float]:
         """The budget of a record, of which a person may have several."""
-        check_integer("rows_per_person", self.rows_per_person)
-        return per_record(*check_budget(self.epsilon, self.delta), self.rows_per_person)
+        return per_record(*check_fit_budget(self.epsilon, self.delta, self.rows_per_person))
 
     def _keep(self, weights: Array) -> None:
         """Store weights of shape (outputs, columns) as coefficients and intercepts."""
@@ -268,8 +284,10 @@ class PrivateLinearModel(PrivateModel):
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        X, norms = without_giants(X)
+        X, norms = without_giants(validated(self, X, reset=False))
         factors = self._bounds_.factors(norms, X.shape[1])
-        scores: Array = (X @ np.atleast_2d(self.coef_).T) * factors[:, None] + self.intercept_
-        return scores
+        # A power of two is kept apart, so that no product with a long row overflows before the row is scaled down.
+        power = int(np.frexp(np.abs(self.coef_).max())[1])
+        scores = (X @ np.ldexp(np.atleast_2d(self.coef_), -power).T) * factors[:, None]
+        whole: Array = np.ldexp(scores, power) + self.intercept_
+        return whole

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from sklearn.base import RegressorMixin
 
 from epsilearn.calibration.regression import moments_sensitivity, noise_norm
-from epsilearn.checks import check_bounds, check_choice, check_positive
+from epsilearn.checks import LARGEST_SIZE, check_bounds, check_choice, check_fit_budget, check_size
 from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel, given_strength, public_bound
 from epsilearn.losses import Huber, Loss, Squared
@@ -33,7 +33,9 @@ def public_targets(y: Array, target_bound: Any) -> tuple[Array, float, float]:
         half = public_bound("target_bound", target_bound)
         return np.clip(y, -half, half), 0.0, half
     low, high = check_bounds(target_bound)
-    middle, half = low / 2 + high / 2, (high - low) / 2
+    if max(abs(low), abs(high)) > LARGEST_SIZE:
+        raise InvalidInput(f"target_bound must lie within {LARGEST_SIZE:g} of 0, got ({low:g}, {high:g}); rescale y")
+    middle, half = low / 2 + high / 2, check_size("half the width of target_bound", (high - low) / 2)
     # Clipped first: a difference that overflows would say so.
     return np.clip(np.clip(y, low, high) - middle, -half, half), middle, half
 
@@ -168,7 +170,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         """The loss for targets of at most this size."""
         if self.method == "output":
             return Squared(half)
-        return Huber(half / 4 if self.threshold is None else check_positive("threshold", self.threshold), half)
+        return Huber(half / 4 if self.threshold is None else check_size("threshold", self.threshold), half)
 
     def predict(self, X: Any) -> Array:
         """The predicted target of each row."""
@@ -205,17 +207,18 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     ) -> Release:
         # Each part was rounded by at most `error` of its largest size, and once or twice more when scaled.
         rounding = math.sqrt(2) * rows * (moments.error + 2.0**-48)
+        epsilon, delta, people = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
         options: dict[str, Any] = {
             "sensitivity": moments_sensitivity() + 2 * rounding,
-            "epsilon": self.epsilon,
-            "rows_per_person": self.rows_per_person,
+            "epsilon": epsilon,
+            "rows_per_person": people,
             "assumptions": (f"rows are scaled to a norm of at most {norm:g}", *assumptions),
             "ledger": self.ledger,
             "purpose": f"{type(self).__name__}.fit",
             "random_state": self.random_state,
         }
         values = _pack(moments, norm, half)
-        return gaussian(values, delta=self.delta, **options) if self.delta else k_norm(values, **options)
+        return gaussian(values, delta=delta, **options) if delta else k_norm(values, **options)
 
 
 def clipped_targets(half: float) -> tuple[str, ...]:

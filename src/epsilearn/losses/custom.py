@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
-from epsilearn.checks import check_positive
+from epsilearn.checks import check_size
 from epsilearn.errors import InvalidInput
 from epsilearn.losses.interface import Array, Loss
 
@@ -67,7 +67,7 @@ class Custom(Loss):
 
     def __post_init__(self) -> None:
         for name in ("declared_lipschitz", "declared_smoothness", "target_bound"):
-            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+            object.__setattr__(self, name, check_size(name, getattr(self, name)))
         for target in self._targets():
             self._check(target)
 

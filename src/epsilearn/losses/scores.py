@@ -10,7 +10,7 @@ import numpy as np
 from flint import arb
 from scipy.special import lambertw
 
-from epsilearn.checks import check_margin, check_positive
+from epsilearn.checks import check_margin, check_size
 from epsilearn.losses.interface import UNIT, Array, Loss
 
 __all__ = ["Huber", "HuberisedHinge", "Logistic", "Squared"]
@@ -114,7 +114,7 @@ class HuberisedHinge(Loss):
     width: float = 0.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_positive("width", self.width))
+        object.__setattr__(self, "width", check_size("width", self.width))
 
     @property
     def lipschitz(self) -> float:
@@ -164,7 +164,7 @@ class Squared(Loss):
     classifies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "target_bound", check_positive("target_bound", self.target_bound))
+        object.__setattr__(self, "target_bound", check_size("target_bound", self.target_bound))
 
     @property
     def lipschitz(self) -> float:
@@ -215,8 +215,8 @@ class Huber(Loss):
     classifies: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", check_positive("threshold", self.threshold))
-        object.__setattr__(self, "target_bound", check_positive("target_bound", self.target_bound))
+        object.__setattr__(self, "threshold", check_size("threshold", self.threshold))
+        object.__setattr__(self, "target_bound", check_size("target_bound", self.target_bound))
 
     @property
     def lipschitz(self) -> float:

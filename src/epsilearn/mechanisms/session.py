@@ -35,6 +35,7 @@ Across = Callable[[list[bytes], bytes], tuple[Array, float]]
 
 # The diagonal gets at least this share of the kernel's bound: 0.003 % more noise, and errors of values cost little.
 _LEAST_JITTER = 2.0**-14
+_MOST_POINTS = 10**9
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class ProcessLaw:
         """
         if delta == 0:
             raise InvalidInput("a Gaussian process release needs delta > 0")
+        if cap > _MOST_POINTS:
+            raise InvalidInput(f"at most {_MOST_POINTS:g} points can be asked about; declare fewer")
         factor_error = 2.0**-52 * (cap + 4) ** 2 * bound
         # Four times what the kernel's rounding and the factor's residual can take, so that half is left over.
         jitter = max(4 * (cap * kernel_error + factor_error), _LEAST_JITTER * bound)

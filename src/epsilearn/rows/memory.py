@@ -315,7 +315,10 @@ class SparseRows(_MemoryRows):
             raise InvalidInput(f"features must have at least one row and one column, got shape {matrix.shape}")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
-            matrix.sum_duplicates()
+            with np.errstate(all="ignore"):
+                matrix.sum_duplicates()
+            # Once more: numbers that share a place can add up to one that is none.
+            _check_numbers(matrix.dtype, matrix.data)
         if matrix.dtype not in (np.float64, np.float32):
             matrix = matrix.astype(np.float64)
         lengths = np.diff(matrix.indptr)

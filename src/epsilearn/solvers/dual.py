@@ -119,7 +119,11 @@ def minimise_dual(
 
 def _conjugate_gradients(apply: Callable[[Array], Array], wanted: Array, share: float) -> Array:
     """Solve until the residual is this share of the right-hand side."""
-    step, residual = np.zeros_like(wanted), wanted
+    largest, step = float(np.abs(wanted).max()), np.zeros_like(wanted)
+    if largest == 0:
+        return step
+    # In units of the largest entry: squares of records' own tiny values would underflow, and be divided by.
+    residual = wanted / largest
     towards, square = residual, float(residual @ residual)
     enough = share**2 * square
     for _ in range(10 * len(wanted)):
@@ -133,4 +137,4 @@ def _conjugate_gradients(apply: Callable[[Array], Array], wanted: Array, share: 
         towards = residual + (square / before) * towards
     if not math.isfinite(square):
         raise ConvergenceError("the solver met numbers beyond the doubles; nothing was released. Use a larger alpha")
-    return step
+    return largest * step

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 _DENSE_LIMIT = 1500  # beyond this many columns a Cholesky factor costs more than a few products
 _UNIT = 2.0**-53
+# Conjugate gradients in doubles leave about this share of a right-hand side.
+_LEAST_SHARE = 2.0**-48
 _MANY_ROWS, _STRIDE = 1 << 15, 16
 # A step is accepted where the slope along it lies between these parts of the slope at its start.
 _FLAT_BELOW, _FLAT_ABOVE = 0.9, 0.4
@@ -216,9 +218,13 @@ def _factor(problem: Problem) -> tuple[Array, bool]:
 
 def _by_products(problem: Problem, ease: Steer, residual: Array) -> Array:
     """Conjugate gradients, preconditioned by ``ease``, as far as the residual's size warrants."""
-    size = _norm(residual)
-    tolerance = min(0.1, math.sqrt(size)) * size
-    step = np.zeros_like(residual)
+    largest, step = float(np.abs(residual).max()), np.zeros_like(residual)
+    if largest == 0:
+        return step
+    # In units of the largest entry: squares of tiny gradients would underflow, and be divided by.
+    share = max(min(0.1, math.sqrt(_norm(residual))), _LEAST_SHARE)
+    residual = residual / largest
+    tolerance = share * _norm(residual)
     towards = eased = ease(residual)
     square = float(residual @ eased)
     for _ in range(10 * len(step)):
@@ -231,7 +237,7 @@ def _by_products(problem: Problem, ease: Steer, residual: Array) -> Array:
         eased = ease(residual)
         before, square = square, float(residual @ eased)
         towards = eased + (square / before) * towards
-    return step
+    return largest * step
 
 
 def line_search(problem: Convex[AnyPoint_co], point: Point, step: Array, left: int) -> tuple[AnyPoint_co, int] | None:
