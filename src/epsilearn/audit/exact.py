@@ -24,6 +24,7 @@ from epsilearn.audit.counts import clopper_pearson, log_ratio, normal_distance
 from epsilearn.audit.events import Prospect
 from epsilearn.audit.finding import Claim
 from epsilearn.constraints import CoordinateCorners, PointCorners
+from epsilearn.kernel import RandomFeatures
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import Loss
 from epsilearn.mechanisms.release import NoiseLaw
@@ -173,7 +174,9 @@ def exact_laws(estimator: Any, first: Any, second: Any) -> Laws | None:
     >>> 0.9 < laws.epsilon(0.0) <= 1.0
     True
     """
-    if isinstance(estimator, PrivateLinearModel) and estimator.method != "sufficient-statistics":
+    # Random features are drawn anew in each fit: there is no one law to speak of.
+    linear = isinstance(estimator, PrivateLinearModel) and not isinstance(estimator, RandomFeatures)
+    if linear and estimator.method != "sufficient-statistics":
         return _linear_laws(estimator, first, second)
     if isinstance(estimator, SparseModel) and not estimator.refit:
         return _path_laws(estimator, first, second)
@@ -184,8 +187,8 @@ class _Stopped(Exception):
     """What a fit would have done is known."""
 
 
-def _stopped_after_planning(estimator: Any, step: str, data: Any) -> tuple[tuple[Any, ...], Any]:
-    """What a fit takes this step with, and what it then plans: stopped before anything is drawn."""
+def _stopped_after_planning(estimator: Any, step: str, data: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """A fit stopped before anything is drawn: the model, what it takes this step with, and what it then plans."""
     model = clone(estimator)
     seen: list[Any] = []
     made: list[Any] = []
@@ -203,7 +206,7 @@ def _stopped_after_planning(estimator: Any, step: str, data: Any) -> tuple[tuple
     model._planned = stop
     with suppress(_Stopped):
         model.fit(*data)
-    return tuple(seen), made[0]
+    return model, tuple(seen), made[0]
 
 
 @dataclass(frozen=True)
@@ -219,8 +222,8 @@ class _Prepared:
     @staticmethod
     def of(estimator: Any, data: Any) -> _Prepared:
         """What a fit to this table would start from."""
-        (X, target, loss, *_), plan = _stopped_after_planning(estimator, "_fit_weights", data)
-        bounds = estimator._public_bounds()
+        model, (X, target, loss, *_), plan = _stopped_after_planning(estimator, "_fit_weights", data)
+        bounds = model._public_bounds()
         matrix = X * bounds.factors(row_norms(X), X.shape[1])[:, None]
         if bounds.intercept:
             matrix = np.column_stack([matrix, np.full(len(X), bounds.intercept)])
@@ -360,7 +363,7 @@ def _path_laws(estimator: Any, first: Any, second: Any) -> Laws | None:
 
 def _walk_of(estimator: Any, data: Any) -> tuple[Any, Any, Array]:
     """The plan, the rows and the targets that a fit to this table would walk with; stopped before the first step."""
-    (X, target, *_), (plan, (_, length), _) = _stopped_after_planning(estimator, "_walk", data)
+    _, (X, target, *_), (plan, (_, length), _) = _stopped_after_planning(estimator, "_walk", data)
     rows = fixed_rows(X, plan.features, length=length, intercept=bool(estimator.fit_intercept))
     return plan, rows, target
 
