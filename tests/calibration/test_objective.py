@@ -573,3 +573,27 @@ def test_tiny_budgets_are_kept(epsilon, delta):
     with precision(5000):
         assert spent(found.scale) <= delta
         assert spent(0.95 * found.scale) > delta
+
+
+class Changing(Logistic):
+    """A loss that may promise something else the next time it is asked; its equality does not tell."""
+
+    steepness = 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        return self.steepness
+
+
+@pytest.mark.parametrize("plan", [pure_perturbation, lambda *numbers: gaussian_perturbation(*numbers, 1e-6)])
+def test_plans_are_remembered_only_for_losses_that_cannot_change(plan):
+    assert plan(Logistic(), 100, 1.0, 0.1, 1.0) is plan(Logistic(), 100, 1.0, 0.1, 1.0)
+    assert plan(Huber(1.0, 1.0), 100, 1.0, 0.1, 1.0) != plan(Huber(0.5, 1.0), 100, 1.0, 0.1, 1.0)
+    loss = Changing()
+    before = plan(loss, 100, 1.0, 0.1, 1.0)
+    Changing.steepness = 2.0
+    try:
+        after = plan(loss, 100, 1.0, 0.1, 1.0)
+    finally:
+        Changing.steepness = 1.0
+    assert after.scale > 1.5 * before.scale

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,37 @@ def _concave_maximum(function: Callable[[Array], Array], low: float, high: float
     return float(np.max(np.maximum(cells, np.minimum(from_left, from_right))))
 
 
+def _unchanging(loss: LossBounds) -> bool:
+    """Whether a loss is a frozen value, equal only to those that promise the same."""
+    parameters = vars(type(loss)).get("__dataclass_params__")  # its own: an heir may be anything
+    if parameters is None or not parameters.frozen:
+        return False
+    try:
+        hash(loss)
+    except TypeError:
+        return False
+    return True
+
+
+Planned = TypeVar("Planned", bound=Callable[..., Perturbation])
+
+
+def _remembered(plan: Planned) -> Planned:
+    """The same plan asked for again is looked up: planning takes longer than a fit to a small table.
+
+    Plans depend on public numbers alone, so one that is kept tells nothing. Only losses that cannot change stand for
+    themselves; what any other promised the last time it may no longer promise.
+    """
+    kept: Callable[..., Perturbation] = lru_cache(maxsize=512)(plan)
+
+    @wraps(plan)
+    def look_up(loss: LossBounds, *numbers: Any, **named: Any) -> Perturbation:
+        return (kept if _unchanging(loss) else plan)(loss, *numbers, **named)
+
+    return cast(Planned, look_up)
+
+
+@_remembered
 def pure_perturbation(
     loss: LossBounds, rows: int, row_norm: float, strength: float, epsilon: float, tight: bool = True
 ) -> Perturbation:
@@ -220,6 +252,7 @@ def _by_length(loss: LossBounds, rows: int, row_norm: float, strength: float, sc
     return min(1.0, float(mass) * _SLACK)
 
 
+@_remembered
 def gaussian_perturbation(
     loss: LossBounds, rows: int, row_norm: float, strength: float, epsilon: float, delta: float, prior: float = 0.0
 ) -> Perturbation:
@@ -240,23 +273,25 @@ def gaussian_perturbation(
     check_budget(epsilon, delta)
     # Half of epsilon at most for the determinant: the same rule as for pure noise at rate epsilon / (4 L R).
     strength = _enough_strength(lambda s: _determinant(loss, rows, row_norm, s) <= epsilon / 2, strength)
+    unit = loss.lipschitz * row_norm
     scale = _least_scale(
-        lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon, prior) <= delta, loss, row_norm
+        lambda s: _by_maximum(loss, rows, row_norm, strength, s, epsilon, prior) <= delta, 1e-6 * unit, unit, 1e-6
     )
+
+    def fits_by_length(scale: float) -> bool:
+        return _by_length(loss, rows, row_norm, strength, scale, epsilon) <= delta
+
     # The other bound is dear to evaluate, and seldom the smaller one: ask once before searching with it.
-    if not prior and _by_length(loss, rows, row_norm, strength, 0.999 * scale, epsilon) <= delta:
-        scale = _least_scale(
-            lambda s: gaussian_loss(loss, rows, row_norm, strength, s, epsilon) <= delta, loss, row_norm
-        )
+    if not prior and fits_by_length(0.999 * scale):
+        scale = _least_scale(fits_by_length, scale / 2, 0.999 * scale, 1e-4)
     return Perturbation(strength, scale * _SLACK)
 
 
-def _least_scale(fits: Callable[[float], bool], loss: LossBounds, row_norm: float) -> float:
-    """The least scale that fits, to six digits and rounded up; fitting is monotone."""
-    low, high = 1e-6 * loss.lipschitz * row_norm, loss.lipschitz * row_norm
+def _least_scale(fits: Callable[[float], bool], low: float, high: float, precision: float) -> float:
+    """The least scale from ``low`` on that fits, to a relative precision and rounded up; fitting is monotone."""
     while not fits(high):
         low, high = high, _doubled(high)
-    while high - low > 1e-6 * high:
+    while high - low > precision * high:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
