@@ -337,7 +337,7 @@ def execute(
 
     place = None if plan.centring is None else _Place(plan.centring, rows)
     if plan.descent is not None:
-        return perturb_steps(lambda noisy: _walk(plan, loss, rows, place, noisy), **options)
+        return perturb_steps(lambda noisy: _walk(plan, loss, rows, place, noisy), steps=plan.descent.steps, **options)
     if plan.polish is None:
         return perturb_output(lambda: solve(rows, None), **options)
     if place is None:

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from epsilearn.balls import ball, precision
 from epsilearn.errors import InvalidInput
+from epsilearn.noise import door
 from epsilearn.noise.bits import SeededBits
 from epsilearn.noise.choice import noisy_argmax
 from epsilearn.noise.correlated import Normals
@@ -90,6 +91,25 @@ def test_the_float_path_equals_the_ball_path_for_a_random_radius():
     words = bits.words(len(values))
     slow = [_one(float(v), radius, NORMAL, bits, int(w), -18) for v, w in zip(values, words, strict=True)]
     np.testing.assert_array_equal(fast, slow)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_what_a_process_released_before_does_not_change_a_seeded_release(random, monkeypatch):
+    """Short releases go through compiled code once it is there; the numbers stay the same."""
+
+    def released() -> np.ndarray:
+        source = SeededBits(7)
+        scale = Root(0.3, Gamma(Fraction(41, 2), source)) if random else Constant(0.3)
+        return np.concatenate([release(np.linspace(0, 1, 40), scale, NORMAL, source, -50) for _ in range(40)])
+
+    monkeypatch.setattr(door, "_compiled", set())
+    monkeypatch.setattr(door, "_asked", 0)
+    before = released()
+    door.prepare(40, NORMAL, times=2)
+    assert door._compiled == set()
+    door.prepare(40, NORMAL, times=40)
+    assert door._compiled == {"normal"}
+    np.testing.assert_array_equal(released(), before)
 
 
 def test_doubt_is_rare():

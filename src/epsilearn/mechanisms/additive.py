@@ -198,10 +198,10 @@ def gaussian(
     return _add(values, shape, law, promise, grid, ledger, purpose, random_state)
 
 
-def add_noise(values: Any, law: NoiseLaw, source: BitSource, often: bool = False) -> NDArray[np.float64]:
+def add_noise(values: Any, law: NoiseLaw, source: BitSource) -> NDArray[np.float64]:
     """Numbers plus noise of a law, through the door; whoever calls has debited for it."""
     numbers, shape = as_values(values)
-    noisy = release(numbers, law.radius(source), law.quantile, source, grid_of(law.deviation), often)
+    noisy = release(numbers, law.radius(source), law.quantile, source, grid_of(law.deviation))
     return noisy.reshape(shape)
 
 

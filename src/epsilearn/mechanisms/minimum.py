@@ -88,20 +88,21 @@ def perturb_objective(
 def perturb_steps(
     walk: Callable[[Noisy], Array],
     *,
+    steps: int,
     law: NoiseLaw,
     promise: Guarantee,
     ledger: Spender | None,
     purpose: str,
     random_state: int | BitSource | None,
 ) -> Release:
-    """Where a walk ends that learns of the records only through numbers with noise, of laws that it names.
+    """Where a walk of so many steps ends that learns of the records only through numbers with noise, of laws it names.
 
     ``promise`` and debit are for all of them; ``law`` is what the release says of its noise.
     """
     check_scale(law.scale)
-    prepare(law.dimension, law.quantile, often=True)
+    prepare(law.dimension, law.quantile, times=steps)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
-        return Release(walk(lambda values, its_law: add_noise(values, its_law, source, often=True)), stamped, law)
+        return Release(walk(lambda values, its_law: add_noise(values, its_law, source)), stamped, law)
 
 
 def drawing_error(law: NoiseLaw) -> float:

@@ -30,8 +30,12 @@ GRID_BITS = 20
 # Beyond these, grids and tails would leave the range of doubles.
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-800, 2.0**800
 _LARGEST_VALUE = 2.0**1000
-# Below this many coordinates ball arithmetic is quick enough, and nothing needs compiling; fewer if it is done often.
-_SHORT, _SHORT_IF_OFTEN = 64, 4
+# Below this many coordinates ball arithmetic is quick enough, and nothing needs compiling; fewer where it is compiled.
+_SHORT, _SHORT_IF_COMPILED = 64, 4
+# A process that has asked for so many numbers will ask for more, and had better compile.
+_MANY = 1000
+_compiled: set[str] = set()
+_asked = 0
 
 
 def check_scale(scale: float) -> float:
@@ -61,25 +65,29 @@ def release(
     quantile: Quantile,
     source: BitSource,
     grid: int,
-    often: bool = False,
 ) -> NDArray[np.float64]:
     """Every ``value + scale * noise`` rounded to a multiple of ``2**grid``; the noise is fresh and independent.
 
-    ``scale`` may itself be random (the K-norm's common radius); it is one number for all coordinates. ``often`` is for
-    one of many such releases.
+    ``scale`` may itself be random (the K-norm's common radius); it is one number for all coordinates. However it is
+    computed, the same random bits give the same numbers.
     """
     words = source.words(len(values))
-    if len(values) <= (_SHORT_IF_OFTEN if often else _SHORT) or not isinstance(values, np.ndarray):
+    interval = _as_interval(scale)  # now, because a random scale takes bits from the source
+    short = _SHORT_IF_COMPILED if quantile.name in _compiled else _SHORT
+    if len(values) <= short or not isinstance(values, np.ndarray):
         return np.array(
             [_one(value, scale, quantile, source, int(word), grid) for value, word in zip(values, words, strict=True)]
         )
-    return _many(values, scale, quantile, source, words, grid)
+    return _many(values, scale, interval, quantile, source, words, grid)
 
 
-def prepare(count: int, quantile: Quantile, often: bool = False) -> None:
+def prepare(count: int, quantile: Quantile, times: int = 1) -> None:
     """Load and compile what `release` of so many numbers will need, so that it cannot fail for want of it later."""
-    if count > (_SHORT_IF_OFTEN if often else _SHORT):
-        _many(np.zeros(1), Constant(1.0), quantile, SeededBits(0), np.full(1, 1 << 62, np.uint64), -20)
+    global _asked
+    _asked += count * times
+    if count > _SHORT or _asked > _MANY:
+        _many(np.zeros(1), Constant(1.0), (1.0, 0.0), quantile, SeededBits(0), np.full(1, 1 << 62, np.uint64), -20)
+        _compiled.add(quantile.name)
 
 
 def round_exactly(number: Callable[[int], arb], grid: int) -> float:
@@ -103,6 +111,7 @@ def _one(value: Number, scale: RandomReal, quantile: Quantile, source: BitSource
 def _many(
     values: NDArray[np.float64],
     scale: RandomReal,
+    interval: tuple[float, float],
     quantile: Quantile,
     source: BitSource,
     words: NDArray[np.uint64],
@@ -112,7 +121,7 @@ def _many(
     from epsilearn.noise.tables import table_of
 
     table = table_of(quantile)
-    middle, radius = _as_interval(scale)
+    middle, radius = interval
     out = np.empty(len(values))
     doubtful = np.empty(len(values), np.int64)
     count = round_to_grid(words, values, middle, radius, table.coefficients, table.errors, 2.0**grid, out, doubtful)
