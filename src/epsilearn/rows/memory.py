@@ -155,14 +155,18 @@ class _MemoryRows(ABC):
     def total(self, units: int) -> NDArray[np.int64]:
         """The sum of the rows without the intercept, each rounded to whole units, of which the bound is so many."""
         total = np.zeros(self._features, np.int64)
-        for part in self._parts(_OUTER_STRETCH):
-            # Whole numbers so small that adding these few of them as floats is exact.
-            total += np.rint(self._shares(part) * units).sum(axis=0).astype(np.int64)
+        for part in _in_threads(lambda part: self._total(part, units), self._parts(_OUTER_STRETCH)):
+            total += part
+        return total
+
+    def _total(self, part: slice, units: int) -> NDArray[np.int64]:
+        # Whole numbers so small that adding these few of them as floats is exact.
+        total: NDArray[np.int64] = np.rint(self._shares(part) * units).sum(axis=0).astype(np.int64)
         return total
 
     def spread(self, centre: Array, units: int) -> int:
         """The sum of the squared distances from ``centre``, as shares of the bound's square, cut at 1, in units."""
-        return sum(self._spread(part, centre, units) for part in self._parts(_OUTER_STRETCH))
+        return sum(_in_threads(lambda part: self._spread(part, centre, units), self._parts(_OUTER_STRETCH)))
 
     def _spread(self, part: slice, centre: Array, units: int) -> int:
         apart = self._shares(part) - centre
@@ -172,15 +176,23 @@ class _MemoryRows(ABC):
     def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
         """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
         moved = np.empty((self.n, self._features), self._X.dtype)
-        for part in self._parts(_OUTER_STRETCH):
-            moved[part] = (self._shares(part) - centre) / radius
+        for _ in _in_threads(lambda part: self._move(part, centre, radius, moved[part]), self._parts(_OUTER_STRETCH)):
+            pass
         return DenseRows(moved, self._target, Bounds(1.0, intercept))
+
+    def _move(self, part: slice, centre: Array, radius: float, moved: NDArray[Any]) -> None:
+        moved[:] = (self._shares(part) - centre) / radius
 
     def _shares(self, part: slice) -> Array:
         """Some rows without the intercept, dense, as shares of their bound."""
         matrix = self._matrix(part)
         dense: Array = matrix.toarray() if sparse.issparse(matrix) else matrix
-        return dense * (self._factors[part] / self._bounds.data_norm)[:, None]
+        return dense * self._lengths(part)[:, None]
+
+    def _lengths(self, part: slice) -> Array:
+        """What turns some rows into shares of their bound."""
+        lengths: Array = self._factors[part] / self._bounds.data_norm
+        return lengths
 
     def hessian(self) -> Array:
         """The mean Hessian at the last ``coef``; with several outputs its mean over them."""
@@ -284,6 +296,24 @@ class DenseRows(_MemoryRows):
             gradient, self._curvature[part],
         )  # fmt: skip
         return value, gradient
+
+    def _total(self, part: slice, units: int) -> NDArray[np.int64]:
+        if not self._compiled:
+            return super()._total(part, units)
+        total = np.zeros(self._features, np.int64)
+        passes.dense_total(self._X[part], self._lengths(part), units, total)
+        return total
+
+    def _spread(self, part: slice, centre: Array, units: int) -> int:
+        if not self._compiled:
+            return super()._spread(part, centre, units)
+        return int(passes.dense_spread(self._X[part], self._lengths(part), centre, units))
+
+    def _move(self, part: slice, centre: Array, radius: float, moved: NDArray[Any]) -> None:
+        if self._compiled:
+            passes.dense_move(self._X[part], self._lengths(part), centre, radius, moved)
+        else:
+            super()._move(part, centre, radius, moved)
 
     def _outer(self, part: slice) -> Array:
         root = np.sqrt(self._loss.weights(self._curvature[..., part]))

@@ -14,7 +14,18 @@ from epsilearn.compiled import compiled
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Squared
 from epsilearn.losses.interface import UNIT
 
-__all__ = ["BLOCK", "code_of", "dense_pass", "gradient_error", "sparse_outer", "sparse_pass", "sparse_product"]
+__all__ = [
+    "BLOCK",
+    "code_of",
+    "dense_move",
+    "dense_pass",
+    "dense_spread",
+    "dense_total",
+    "gradient_error",
+    "sparse_outer",
+    "sparse_pass",
+    "sparse_product",
+]
 
 BLOCK = 256  # rows summed by themselves before they are added to the others
 
@@ -98,6 +109,35 @@ def dense_pass(X, factors, intercept, target, coef, code, parameter, gradient, c
         gradient += part
         total += block_total
     return total
+
+
+@compiled
+def dense_total(X, factors, units, total):  # pragma: no cover - compiled
+    """Adds the rows times their factors, each number rounded to whole units."""
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total[j] += np.int64(np.rint(X[i, j] * factors[i] * units))
+
+
+@compiled
+def dense_spread(X, factors, centre, units):  # pragma: no cover - compiled
+    """The sum over rows of their squared distance from a centre, cut at 1, in whole units."""
+    total = np.int64(0)
+    for i in range(X.shape[0]):
+        square = 0.0
+        for j in range(X.shape[1]):
+            apart = X[i, j] * factors[i] - centre[j]
+            square += apart * apart
+        total += np.int64(math.floor(min(square, 1.0) * units))
+    return total
+
+
+@compiled
+def dense_move(X, factors, centre, radius, moved):  # pragma: no cover - compiled
+    """Writes rows times their factors, less a centre, over a radius."""
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            moved[i, j] = (X[i, j] * factors[i] - centre[j]) / radius
 
 
 @compiled
