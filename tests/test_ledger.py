@@ -51,6 +51,16 @@ def test_ten_tenths_fit_and_the_eleventh_is_refused(ledger):
     assert ledger.balance().spent_epsilon == 1.0
 
 
+def test_a_refusal_for_delta_alone_says_which_delta_would_do(ledger_url):
+    ledger = Ledger.create(ledger_url, dataset="patients", epsilon=1.0, delta=1e-6)
+    with pytest.raises(BudgetExceeded, match=r"leaves delta = 2\.5e-07 .* rule='pure'"):
+        ledger.debit(Guarantee.from_budget(1.0, 1e-6))
+    ledger.debit(Guarantee.from_budget(1.0, 2.5e-7))
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.debit(Guarantee.from_budget(1.0, 1e-6))
+    assert str(caught.value).endswith("nothing was spent")
+
+
 def test_every_entry_says_what_when_why_and_who(ledger_url):
     ledger = Ledger.create(ledger_url, dataset="patients", epsilon=1.0, who="ada")
     with ledger.spend(SPEND, "a first look"):

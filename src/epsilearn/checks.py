@@ -17,6 +17,7 @@ __all__ = [
     "check_bounds",
     "check_budget",
     "check_choice",
+    "check_failure",
     "check_fit_budget",
     "check_integer",
     "check_margin",
@@ -110,6 +111,14 @@ def check_probability(name: str, number: object) -> float:
     value = _real(name, number)
     if not 0 < value < 1:
         raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def check_failure(number: object) -> float:
+    """The probability that a stated error is exceeded; not so small that its quantile would leave the doubles."""
+    value = check_probability("failure", number)
+    if value < LEAST_SIZE:
+        raise InvalidInput(f"failure must be at least {LEAST_SIZE:g}, got {value:g}; nothing is lost by a larger one")
     return value
 
 

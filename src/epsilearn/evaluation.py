@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive
@@ -88,17 +88,29 @@ def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **optio
 
 def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
-    truth = column_or_1d(np.asarray(y))
     if is_classifier(model):
-        predicted = column_or_1d(np.asarray(model.predict(X)))
-        check_consistent_length(predicted, truth)
+        predicted, truth = _paired(model.predict(X), y)
         return (predicted == truth).astype(np.float64), (0.0, 1.0)
     if not is_regressor(model):
         raise InvalidInput(f"model must be a classifier or a regressor, got {type(model).__name__}")
     low, high = check_range(target_bound)
-    predicted = column_or_1d(np.asarray(model.predict(X), np.float64))
-    check_consistent_length(predicted, truth)
+    predicted, truth = _paired(np.asarray(model.predict(X), np.float64), y)
     return squared_errors(predicted, as_numbers(truth, "y"), low, high), (0.0, (high - low) ** 2)
+
+
+def _paired(predicted: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Predictions and true values, one of each for every record."""
+    if isinstance(y, np.ma.MaskedArray):
+        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    try:
+        first, second = column_or_1d(np.asarray(predicted)), column_or_1d(np.asarray(y))
+        fits = len(first) == len(second)
+    except ValueError:
+        fits = False
+    # Raised out here: the error that was caught may carry private values along.
+    if not fits:
+        raise InvalidInput("y must hold one label or number for each row of X")
+    return first, second
 
 
 def squared_errors(

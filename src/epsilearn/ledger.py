@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from epsilearn.balls import decimal_down, exact
 from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import BudgetExceeded, InvalidInput, TamperedLedger
 from epsilearn.filters import Filter, Totals
@@ -251,7 +252,19 @@ class Ledger:
         return (
             f"ledger of {self.dataset!r} refused: requested {requested}, spent {spent} of "
             f"{_budget_text(header.epsilon, header.delta)} ({rule.name} rule), remaining epsilon "
-            f"{rule.remaining(totals):.6g}; nothing was spent"
+            f"{rule.remaining(totals):.6g}; nothing was spent{self._hint(guarantee, rule, totals)}"
+        )
+
+    @staticmethod
+    def _hint(guarantee: Guarantee, rule: Filter, totals: Totals) -> str:
+        """What to do where only delta stands in the way, of which a concentrated rule keeps most for itself."""
+        limits = rule.clauses[0]
+        left = limits["delta"] - totals["delta"]
+        if rule.name == "pure" or totals["epsilon"] + exact(guarantee.epsilon) > limits["epsilon"] or left <= 0:
+            return ""
+        return (
+            f". The {rule.name} rule leaves delta = {decimal_down(left)} to a release as large as this: ask for no "
+            "more, or create the ledger with rule='pure', which suits a few large releases"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

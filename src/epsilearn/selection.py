@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
@@ -137,11 +137,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
             delattr(self, name)
         self._check()
-        if y is None:
-            raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
-        X, y = indexable(np.asarray(X) if isinstance(X, list | tuple) else X, y)
-        X = X.tocsr() if hasattr(X, "tocsr") else X
-        y = np.asarray(y)
+        X, y = _table(X, y)
         candidates, assumptions = self._candidates(y)
         train, judge = self._split(len(y), len(candidates))
         parts = np.array_split(train, len(candidates)) if self.strategy == "parts" else [train] * len(candidates)
@@ -367,6 +363,26 @@ class _Rehearsal:
 def _prefix(estimator: Any) -> str:
     """How to reach the private step's parameters."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    """Features and targets, of as many rows, that can be taken apart by row number."""
+    if y is None:
+        raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
+    if isinstance(y, np.ma.MaskedArray):
+        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    try:
+        X, y = np.asarray(X) if isinstance(X, list | tuple) else X, np.asarray(y)
+        check_consistent_length(X, y)
+        fits = X is not None
+    except (TypeError, ValueError):
+        fits = False
+    # Raised out here: the error that was caught may carry private values along.
+    if not fits:
+        raise InvalidInput(
+            "X must be a table whose rows are all of one length, and y must hold one label or number for each of them"
+        )
+    return (X.tocsr() if hasattr(X, "tocsr") else X), y
 
 
 def _take(X: Any, rows: Indices) -> Any:

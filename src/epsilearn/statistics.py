@@ -436,7 +436,9 @@ def _candidates(candidates: Any, low: float, high: float) -> NDArray[np.float64]
         number = check_integer("candidates", candidates, least=2)
         if number > _MOST_CANDIDATES:
             raise InvalidInput(f"candidates must be at most {_MOST_CANDIDATES}, so that all of them can be scored")
-        return np.linspace(low, high, number)
+        # The last one may be rounded beyond the doubles, and is the upper bound all the same.
+        with np.errstate(over="ignore"):
+            return np.linspace(low, high, number)
     return np.unique(as_numbers(candidates, "candidates"))
 
 

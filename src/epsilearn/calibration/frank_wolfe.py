@@ -159,7 +159,7 @@ def paper_scale(rows: int, lipschitz: float, steps: int, epsilon: float, delta: 
     check_budget(epsilon, delta)
     if delta == 0:
         raise InvalidInput("the paper's noise is printed for delta above 0 only; use calibration='tight' for delta=0")
-    return lipschitz * math.sqrt(8 * steps * math.log(1 / delta)) / (rows * epsilon)
+    return lipschitz * math.sqrt(-8 * steps * math.log(delta)) / (rows * epsilon)
 
 
 def paper_steps(rows: int, lipschitz: float, curvature: float, epsilon: float) -> int:

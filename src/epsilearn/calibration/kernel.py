@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from scipy.special import gammainccinv, ndtri
 
-from epsilearn.checks import check_integer, check_positive, check_probability
+from epsilearn.checks import check_failure, check_integer, check_positive
 from epsilearn.errors import InvalidInput
 
 __all__ = [
@@ -87,7 +87,7 @@ def printed_session(
     (48.7, True)
     """
     _check(delta, questions, failure)
-    logs = math.log(4 / delta)
+    logs = math.log(4) - math.log(delta)
     size = rows * strength * epsilon
     updates = size * norm**2 / (200 * lipschitz * bound * math.sqrt(2 * math.log(2 * questions / failure)) * logs)
     rate = size / (200 * lipschitz * bound**2 * math.sqrt(updates) * logs)
@@ -156,7 +156,7 @@ def sparse_session(
     (True, True)
     """
     check_positive("rho", rho)
-    questions, failure = check_integer("questions", questions), check_probability("failure", failure)
+    questions, failure = check_integer("questions", questions), check_failure(failure)
     found = (
         _session(updates, share, sensitivity, rho, norm * bound, questions, failure)
         for updates in _whole_numbers()
@@ -192,7 +192,7 @@ def printed_laplace_scale(sensitivity: float, questions: int, epsilon: float, de
     Algorithm 2 (TDDL) prints no constant; this is the usual one, for comparison. What is used is exact composition.
     """
     _check(delta, questions, 0.5)
-    return sensitivity * math.sqrt(8 * questions * math.log(1 / delta)) / epsilon
+    return sensitivity * math.sqrt(-8 * questions * math.log(delta)) / epsilon
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def printed_rounds(
     (328, 11.3)
     """
     _check(delta, 1, failure)
-    logs = math.log(4 / delta)
+    logs = math.log(4) - math.log(delta)
     many = rows * epsilon / (100 * lipschitz * bound * logs)
     rate = rows * epsilon * strength / (10 * lipschitz * bound**2 * math.sqrt(many) * logs)
     tolerance = 4 / rate * math.log(max(2 * many, 2.0) / failure)
@@ -282,7 +282,7 @@ def rounds(
         As for `sparse_session`.
     """
     check_positive("rho", rho)
-    check_probability("failure", failure)
+    check_failure(failure)
     found = (
         _search(count, share, sensitivity, rho, norm * bound, spread, failure)
         for count in _whole_numbers()
@@ -328,4 +328,4 @@ def _check(delta: float, questions: int, failure: float) -> None:
     if not 0 < delta < 1:
         raise InvalidInput("calibration='paper' needs delta between 0 and 1: the paper's algorithms are not pure")
     check_integer("questions", questions)
-    check_probability("failure", failure)
+    check_failure(failure)

@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 _BLOCK = 1 << 22  # numbers held at a time
 # Directions in which landmarks differ by less than this share of the largest are left out: floats cannot tell them.
 _FLAT = 1e-10
+# Landmarks whose squared features are all below this share of the squared bound are as good as none.
+_NOTHING = 1e-100
+_MOST_WAVES = 1_000_000
 _LEAST_SINGLE, _LARGEST_SINGLE = 1e-30, 1e36
 
 
@@ -155,9 +158,11 @@ class Landmarks(FeatureMap):
         gram = kernel.matrix(self.landmarks, self.landmarks)
         sizes, directions = eigh(gram)
         sizes, directions = sizes[::-1], directions[:, ::-1]
+        if not sizes[0] > _NOTHING * kernel.bound**2:
+            raise InvalidInput(
+                "the landmarks all have features of length 0, or next to it beside the kernel's bound; choose others"
+            )
         most = int((sizes > _FLAT * sizes[0]).sum())
-        if not most:
-            raise InvalidInput("the landmarks all have features of length 0; choose others")
         self.spectrum: Array = sizes[:most] / len(sizes)
         wanted = most if rank is None else rank(self.spectrum) if callable(rank) else check_integer("rank", rank)
         self.columns = min(wanted, most)
@@ -220,6 +225,8 @@ class Fourier(FeatureMap):
         if not isinstance(kernel, (RBF, Laplacian)):
             raise InvalidInput("random features need a kernel of x - y: RBF or Laplacian; use landmarks for others")
         pairs = check_integer("n_features", count, least=2) // 2
+        if count > _MOST_WAVES:
+            raise InvalidInput(f"n_features must be at most {_MOST_WAVES}; choose fewer, or use landmarks")
         self.kernel, self.columns, self.bound = kernel, 2 * pairs, 1.0 + 1e-12
         generator = np.random.default_rng(check_integer("feature_seed", seed, least=0))
         if isinstance(kernel, RBF):

@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_down, decimal_up, exact, round_up
 from epsilearn.calibration.additive import laplace_scale, most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import PrintedSession, SparseSession, printed_session, sparse_session
-from epsilearn.checks import check_choice, check_integer, check_probability, check_share, check_size, within_doubles
+from epsilearn.checks import check_choice, check_failure, check_integer, check_share, check_size, within_doubles
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
@@ -174,7 +174,7 @@ random_state, verbose
         check_choice("calibration", self.calibration, ("tight", "paper"))
         if check_integer("questions", self.questions) > _MOST_QUESTIONS:
             raise InvalidInput(f"questions must be at most {_MOST_QUESTIONS:g}; nobody asks more, so declare fewer")
-        check_probability("failure", self.failure)
+        check_failure(self.failure)
         if self.norm is not None:
             check_size("norm", self.norm)
         if check_share("estimate_norm", self.estimate_norm) == 1:

@@ -16,7 +16,7 @@ from epsilearn.balls import decimal_up, round_up
 from epsilearn.calibration.additive import most_sensitivity
 from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import ball_spread, finite_spread, printed_rounds, rounds
-from epsilearn.checks import check_choice, check_integer, check_positive, check_probability, check_size, within_doubles
+from epsilearn.checks import check_choice, check_failure, check_integer, check_positive, check_size, within_doubles
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -127,7 +127,7 @@ random_state, verbose
         check_choice("calibration", self.calibration, ("tight", "paper"))
         if self._delta == 0:
             raise InvalidInput("the non-interactive learner needs delta > 0: its rounds are composed")
-        check_probability("failure", self.failure)
+        check_failure(self.failure)
 
     def _learn(self, problem: KernelProblem, assumptions: tuple[str, ...]) -> None:
         space = self._space(problem)

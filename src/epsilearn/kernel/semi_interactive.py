@@ -32,6 +32,9 @@ __all__ = ["SemiInteractiveLearner", "laplace_each", "public_whitening"]
 
 # How much noise the rounding of values, and of the whitening, may add.
 _ROUNDING_SHARE = 0.01
+# Public points whose squared features are all below this share of the squared bound are as good as none.
+_NOTHING = 1e-100
+_TOO_SHORT = "the public points' features are too short to learn from; choose others"
 
 
 class SemiInteractiveLearner(KernelLearner):
@@ -212,7 +215,7 @@ def public_whitening(gram: Array, error: float, room: float) -> tuple[Array, flo
     )
     kept = int((sizes > least).sum())
     if not kept:
-        raise InvalidInput("the public points' features are too short to learn from; choose others")
+        raise InvalidInput(_TOO_SHORT)
     whitening = (directions[:, :kept] / np.sqrt(sizes[:kept])).T
     product = whitening @ gram @ whitening.T
     rounding = 1.01 * (2 * count + 4) * UNIT * _frobenius(np.abs(whitening) @ np.abs(gram) @ np.abs(whitening).T)
@@ -250,6 +253,8 @@ class _PrintedPlan:
 def _plan_printed(learner: SemiInteractiveLearner, problem: KernelProblem, gram: Array) -> _PrintedPlan:
     sensitivity = problem.stability.value_sensitivity(problem.bound)
     count, people = len(gram), learner._people
+    if not np.diagonal(gram).max() > _NOTHING * problem.bound**2:
+        raise InvalidInput(_TOO_SHORT)
     if learner._delta:
         each = laplace_each(count, learner._epsilon, learner._delta)
         curve: Any = Composite((LaplaceShift(each),) * count)
@@ -286,17 +291,21 @@ def least_squares_in_ball(gram: Array, values: Array, radius: float) -> Array:
     norm fits.
     """
     sizes, directions = eigh(gram)
-    kept = sizes > max(float(sizes[-1]), 0.0) * len(gram) * 1e-13
-    sizes, directions = sizes[kept], directions[:, kept]
-    wanted = directions.T @ values
+    largest = float(sizes[-1])
+    if not largest > 0:
+        return np.zeros(len(gram))
+    kept = sizes > largest * len(gram) * 1e-13
+    # In units of the largest size, and of the largest value that the ball allows: nothing then leaves the doubles.
+    sizes, directions = sizes[kept] / largest, directions[:, kept]
+    wanted = directions.T @ (values / (radius * math.sqrt(largest)))
 
     def length(multiplier: float) -> float:
         return float(np.linalg.norm(np.sqrt(sizes) * wanted / (sizes + multiplier)))
 
     multiplier = 0.0
-    if len(sizes) and length(0.0) > radius:
+    if length(0.0) > 1:
         # Beyond this the norm certainly fits, rounding included.
-        most = 2 * float(np.linalg.norm(np.sqrt(sizes) * wanted)) / radius
-        multiplier = float(brentq(lambda m: length(m) - radius, 0.0, most, xtol=1e-300, rtol=1e-12))
-    coefficients: Array = directions @ (wanted / (sizes + multiplier))
+        most = 2 * float(np.linalg.norm(np.sqrt(sizes) * wanted))
+        multiplier = float(brentq(lambda m: length(m) - 1, 0.0, most, xtol=1e-300, rtol=1e-12))
+    coefficients: Array = directions @ (wanted / (sizes + multiplier)) * (radius / math.sqrt(largest))
     return coefficients

@@ -29,6 +29,8 @@ from epsilearn.noise.variates import Variate, decide
 
 __all__ = ["AboveThreshold", "LiveMechanism", "exponential"]
 
+_MOST_POSITIVES = 1_000_000
+
 
 def exponential(
     scores: Any,
@@ -153,6 +155,10 @@ class AboveThreshold(LiveMechanism):
             check_integer("rows_per_person", rows_per_person),
             check_integer("positives", positives),
         )
+        if positives > _MOST_POSITIVES:
+            raise InvalidInput(
+                f"positives must be at most {_MOST_POSITIVES}, each of which the promise counts; use several sessions"
+            )
         epsilon, _ = check_budget(epsilon)
         scales = above_threshold_scales(sensitivity, epsilon, positives, rows_per_person)
         self._threshold_scale, self._question_scale = map(check_scale, scales)
