@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from epsilearn.calibration.objective import gaussian_loss, pure_loss
 from epsilearn.calibration.output import minimiser_sensitivity
 from epsilearn.erm import Plan, Table, execute, plan
 from epsilearn.errors import ConvergenceError, InvalidInput
-from epsilearn.losses import Huber, HuberisedHinge, Logistic
+from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.solvers import Problem, minimise
 
@@ -134,3 +135,26 @@ def test_a_solver_stopped_early_costs_its_budget_and_releases_nothing(tmp_path):
     assert entry["status"] == "spent, not delivered"
     release = execute(settled, Logistic(), rows, ledger=ledger, purpose="second try")
     assert release.guarantee.ledger.entry == 2
+
+
+@pytest.mark.parametrize("method", ["objective", "output"])
+def test_cut_slopes_have_no_minimiser_to_release(method):
+    with pytest.raises(InvalidInput, match="no minimiser"):
+        plan(CappedSoftmax(3, 1.0), Table.exact(100, 4, 1.0), strength=1.0, epsilon=1.0, delta=1e-6, method=method)
+
+
+def test_a_plan_does_not_carry_the_records():
+    rows = as_rows(np.full((50, 2), 0.7263548), np.ones(50), Bounds(1.0))
+    carried = pickle.dumps(plan(Logistic(), Table.of(rows), strength=1.0, epsilon=1.0))
+    assert np.float64(0.7263548).tobytes() not in carried
+    assert len(carried) < 5000
+
+
+def test_no_record_can_make_arithmetic_raise_after_the_debit():
+    """However strict numpy was told to be: a record that underflows is one like any other."""
+    X = np.random.default_rng(0).normal(size=(50, 2)) / 4
+    X[0] = 5e-324
+    rows = as_rows(X, np.ones(50), Bounds(1.0))
+    made = plan(Logistic(), Table.of(rows), strength=1.0, epsilon=1.0)
+    with np.errstate(all="raise"):
+        assert np.isfinite(execute(made, Logistic(), rows).value).all()

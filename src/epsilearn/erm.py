@@ -177,6 +177,8 @@ def plan(
         raise InvalidInput(
             f"{method} perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
         )
+    if method != "gradient" and not loss.minimisable:
+        raise InvalidInput(f"{type(loss).__name__} has no minimiser: its slopes are cut; use method='gradient'")
     if centring is not None and (method == "output" or not tight):
         raise InvalidInput("noise on the result, and the papers' constants, do not count what centring costs")
     if method == "gradient":

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from epsilearn import LogisticRegression
 from epsilearn.calibration.additive import gaussian_delta, gaussian_shift
 from epsilearn.calibration.centring import UNITS, Centring, leaves_room, planned_centring, shifted_centring
 from epsilearn.calibration.objective import gaussian_perturbation
@@ -117,3 +118,52 @@ def test_it_is_worthwhile_where_the_mean_can_be_told_from_noise():
     assert planned_centring(100_000, 20, 1.0, 1e-9).worthwhile
     assert not planned_centring(100, 20, 0.1, 1e-9).worthwhile
     assert not planned_centring(10**8, 10**4, 1.0, 1e-9).worthwhile
+
+
+def centre_on_a_boundary(row: np.ndarray) -> np.ndarray:
+    """A centre from which the row's squared distance is floored to another unit if its terms are added otherwise."""
+
+    def floored(first: float, add) -> int:
+        apart = row - np.append(first, rest)
+        return math.floor(float(add(apart * apart)) * UNITS)
+
+    def in_order(terms: np.ndarray) -> float:
+        return float(np.cumsum(terms)[-1])
+
+    generator = np.random.default_rng(0)
+    while True:
+        rest = generator.normal(size=len(row) - 1) * 0.02
+        low, high = 0.01, 0.01 + 1e-7
+        if floored(low, in_order) == floored(high, in_order):
+            continue
+        start = floored(low, in_order)
+        while np.nextafter(low, high) < high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if floored(middle, in_order) == start else (low, middle)
+        for step in range(-300, 300):
+            first = low + step * np.spacing(low)
+            if floored(first, in_order) != floored(first, np.sum):
+                return np.append(first, rest)
+
+
+def test_a_giant_does_not_change_what_the_other_rows_add():
+    """A giant among strided rows makes for a copy that is kept in another order."""
+    row = np.random.default_rng(1).normal(size=60) / 16
+    centre = centre_on_a_boundary(row)
+    wide = np.tile(np.append(0.0, row), (1000, 1))
+    spreads = set()
+    for first in (1.0, 1e150):
+        wide[0, 1:] = first
+        rows = as_rows(wide[:, 1:], np.ones(1000), Bounds(1.0))
+        spreads.add(rows.spread(centre, UNITS))
+    # The first row is cut at 1 in both.
+    assert len(spreads) == 1
+
+
+def test_there_is_room_for_one_score_or_for_a_pure_promise():
+    assert leaves_room(0.1, 0.0, rank=9)
+    assert not leaves_room(0.1, 1e-3, rank=9)
+    model = LogisticRegression(
+        method="objective", data_norm=1.0, classes=list(range(10)), epsilon=0.1, delta=1e-3, centre="auto"
+    )
+    assert model.plan(rows=10**6, features=5).centring is None

@@ -575,6 +575,27 @@ def test_tiny_budgets_are_kept(epsilon, delta):
         assert spent(0.95 * found.scale) > delta
 
 
+def test_after_a_release_the_angle_of_two_sided_slopes_may_depend_on_it():
+    """The bound is that of the worst angle at every first release, not of one angle for all of them."""
+    loss, rows, strength, scale, epsilon, prior = Huber(1.0, 1.0), 1, 1000.0, 2.0, 2.0, 0.5
+    k = 2 * loss.lipschitz / scale
+    z = epsilon - math.log1p(loss.mean_curvature / (rows * strength)) - k**2 / 2 - prior**2 / 2
+
+    def tail(a: float, left: float) -> float:
+        """The expectation of (1 - e**(left - a Z))+ for a normal Z."""
+        return float(norm.sf(left / a) - math.exp(left + a * a / 2) * norm.sf(left / a + a))
+
+    def both(angle: float, left: float) -> float:
+        return 2 * tail(k * math.cos(angle), left) + 2 * tail(k * math.sin(angle), left)
+
+    firsts, shares = np.polynomial.hermite_e.hermegauss(80)
+    angles = np.linspace(1e-6, math.pi / 4, 65)
+    worst = shares / shares.sum() @ [max(both(t, z - prior * first) for t in angles) for first in firsts]
+    before = _excess_tail(z / prior, prior)
+    assert worst + before > 0.085
+    assert worst + before <= gaussian_loss(loss, rows, 1.0, strength, scale, epsilon, prior)
+
+
 class Changing(Logistic):
     """A loss that may promise something else the next time it is asked; its equality does not tell."""
 

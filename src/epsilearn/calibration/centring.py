@@ -102,12 +102,13 @@ class Centring:
         return math.sqrt(min(1.0, max(square, 2.0**-20)))
 
 
-def leaves_room(epsilon: float, delta: float) -> bool:
-    """Whether noise in an objective can be hidden after a centring.
+def leaves_room(epsilon: float, delta: float, rank: int = 1) -> bool:
+    """Whether noise in an objective can be hidden after a centring; ``rank`` is that of a record's curvature.
 
-    Its delta is bounded by a sum of several tails, of which a delta that is not small has not enough to give.
+    Its delta is bounded by a sum of several tails, (rank + 1)**2 of them, of which a delta that is not small has not
+    enough to give.
     """
-    return delta <= min(1e-3, epsilon / 100)
+    return delta == 0 or (rank == 1 and delta <= min(1e-3, epsilon / 100))
 
 
 def planned_centring(rows: int, columns: int, epsilon: float, delta: float) -> Centring:

@@ -80,9 +80,8 @@ def _concave_maximum(function: Callable[[Array], Array], low: float, high: float
 
 
 def _unchanging(loss: LossBounds) -> bool:
-    """Whether a loss is a frozen value, equal only to those that promise the same."""
-    parameters = vars(type(loss)).get("__dataclass_params__")  # its own: an heir may be anything
-    if parameters is None or not parameters.frozen:
+    """Whether a loss is one of the library's own: frozen, and equal only to those that promise the same."""
+    if not type(loss).__module__.startswith("epsilearn.losses."):
         return False
     try:
         hash(loss)
@@ -173,7 +172,8 @@ def gaussian_loss(
     delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t.
 
     After releases whose privacy loss is that of a normal shift of length ``prior``, and which the rows may depend on,
-    z loses prior**2 / 2, every G(a) becomes G(sqrt(a**2 + prior**2)), and G(prior) comes on top.
+    z loses prior**2 / 2, every G(a) becomes G(sqrt(a**2 + prior**2)), and G(prior) comes on top. Where slopes can have
+    either sign, the angle may then differ from release to release: 2 G(k) + 2 G(k / sqrt(2)) instead of the largest.
 
     Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss given the noise's length in the
     span of the records' gradients, which is chi distributed with 2 r degrees of freedom. The smaller of the two, where
@@ -199,7 +199,10 @@ def _by_maximum(
     if loss.two_sided:
         # Over angles from 0 to 45 degrees, each cell bounded by its larger deviations.
         angles = np.linspace(0, math.pi / 4, 65)
-        cells = zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True)
+        cells = list(zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True))
+        if prior:
+            # What was released before may choose the angle.
+            cells = [(1.0, math.sqrt(0.5))]
         return min(1.0, (max(2 * part(k * float(c)) + 2 * part(k * float(s)) for c, s in cells) + before) * _SLACK)
     return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2) + before) * _SLACK)
 

@@ -209,7 +209,7 @@ class PrivateLinearModel(PrivateModel):
         self, loss: Loss, table: erm.Table, bounds: Bounds, assumptions: tuple[str, ...], method: str
     ) -> erm.Plan:
         epsilon, delta, people = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
-        centring, row_bound = self._centring(table, method), table.norm
+        centring, row_bound = self._centring(loss, table, method), table.norm
         if centring is not None:
             table = table.in_units(bounds.data_norm)
         if type(loss) not in _PROVEN:
@@ -228,7 +228,7 @@ class PrivateLinearModel(PrivateModel):
             row_bound=row_bound,
         )
 
-    def _centring(self, table: erm.Table, method: str) -> Centring | None:
+    def _centring(self, loss: Loss, table: erm.Table, method: str) -> Centring | None:
         """How to move rows first, if at all: from public numbers."""
         if self.centre not in (True, False, "auto"):
             raise InvalidInput(f"centre must be True, False or 'auto', got {self.centre!r}")
@@ -236,11 +236,12 @@ class PrivateLinearModel(PrivateModel):
             return None
         budget, asked = self._budget(), self.centre is True
         usual = method != "output" and self.calibration == "tight" and self.fit_intercept
-        usual = usual and (method == "gradient" or leaves_room(*budget))
+        usual = usual and (method == "gradient" or leaves_room(*budget, loss.rank))
         if asked and not usual:
             raise InvalidInput(
                 "centre=True needs an intercept, calibration='tight' and noise elsewhere than on the result; in the "
-                "objective it also needs a delta of at most 0.001 and epsilon / 100. Use 'auto' or False"
+                "objective it also needs a delta of 0, or two classes and a delta of at most 0.001 and epsilon / 100. "
+                "Use 'auto' or False"
             )
         if not usual or (self.alpha != "auto" and not asked):
             return None

@@ -26,6 +26,8 @@ class Loss:
     classifies: ClassVar[bool] = True
     #: Whether slopes can be had in ball arithmetic, so that no noise in an objective is too large for the solver.
     exact: ClassVar[bool] = True
+    #: Whether slopes are those of one convex function. Otherwise there is no minimiser to release, only a descent.
+    minimisable: ClassVar[bool] = True
 
     @property
     def two_sided(self) -> bool:

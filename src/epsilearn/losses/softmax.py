@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from flint import arb
@@ -151,6 +152,8 @@ class CappedSoftmax(Softmax):
     """
 
     margin: float = 0.0
+
+    minimisable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -136,12 +136,14 @@ class Release:
 def spending(
     guarantee: Guarantee, ledger: Spender | None, purpose: str, random_state: int | BitSource | None
 ) -> Iterator[tuple[BitSource, Guarantee]]:
-    """Debit first, then hand out the bits; a seeded source voids the promise, and a ledger refuses that."""
+    """Debit first, then hand out the bits; a seeded source voids the promise, and a ledger refuses that.
+
+    Inside, no arithmetic raises or warns, whatever the caller told numpy: that it did would tell of the records.
+    """
     source = source_of(random_state)
     if source.seeded:
         guarantee = guarantee.void("seeded")
-    if ledger is None:
-        yield source, guarantee
-        return
-    with ledger.spend(guarantee, purpose) as stamped:
+    with ExitStack() as stack:
+        stamped = guarantee if ledger is None else stack.enter_context(ledger.spend(guarantee, purpose))
+        stack.enter_context(np.errstate(all="ignore"))
         yield source, stamped

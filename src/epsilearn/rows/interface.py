@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,8 +95,9 @@ class Rows(Protocol):
         For steering a solver; carries no bound on its rounding.
         """
 
-    def rounding(self, loss: Loss, weight_norm: float) -> float:
-        """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+    @property
+    def rounding(self) -> Callable[[Loss, float], float]:
+        """The bound on the gradient's rounding error at any point of at most this norm. Public, without the records."""
 
     def moments(self) -> Moments:
         """The sums of x x' and x y, where ``dense``."""

@@ -84,7 +84,7 @@ class _MemoryRows(ABC):
             value += part_value
             gradient += part_gradient
         length = float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * UNIT)
-        error = self._rounding(loss, length, self._terms, code is not None)
+        error = passes.Rounding(self._terms, self._additions(code is not None), self.norm)(loss, length)
         return Sums(value / self.n, gradient / self.n, error)
 
     def gradient(self, loss: Loss, coef: Array) -> Array:
@@ -107,16 +107,17 @@ class _MemoryRows(ABC):
             self._curvature = np.empty(shape)
         self._loss = loss
 
-    def rounding(self, loss: Loss, weight_norm: float) -> float:
-        """The bound on the gradient's rounding error at any point of at most this norm. Public."""
+    @property
+    def rounding(self) -> passes.Rounding:
+        """The bound on the gradient's rounding error at any point of at most this norm. Public, without the records."""
         # The worst that any rows could need. How many entries the longest sparse row has is private, and so is
         # whether a giant among the rows made for a copy, which may be read in another way.
-        return max(self._rounding(loss, weight_norm, self._features, compiled) for compiled in (False, True))
+        return passes.Rounding(self._features, max(map(self._additions, (False, True))), self.norm)
 
-    def _rounding(self, loss: Loss, weight_norm: float, terms: int, compiled: bool) -> float:
+    def _additions(self, compiled: bool) -> int:
+        """How many additions an addend of the gradient passes through."""
         rows, additions = self._stretch(compiled)
-        additions += math.ceil(self.n / rows)
-        return passes.gradient_error(loss, terms + 1, additions, self.norm, weight_norm)
+        return additions + math.ceil(self.n / rows)
 
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point, in ball arithmetic: thousands of times slower than `sums`."""
@@ -160,8 +161,8 @@ class _MemoryRows(ABC):
         return total
 
     def _total(self, part: slice, units: int) -> NDArray[np.int64]:
-        # Whole numbers so small that adding these few of them as floats is exact.
-        total: NDArray[np.int64] = np.rint(self._shares(part) * units).sum(axis=0).astype(np.int64)
+        total = np.zeros(self._features, np.int64)
+        passes.dense_total(self._block(part), self._lengths(part), units, total)
         return total
 
     def spread(self, centre: Array, units: int) -> int:
@@ -169,9 +170,7 @@ class _MemoryRows(ABC):
         return sum(_in_threads(lambda part: self._spread(part, centre, units), self._parts(_OUTER_STRETCH)))
 
     def _spread(self, part: slice, centre: Array, units: int) -> int:
-        apart = self._shares(part) - centre
-        squares = np.minimum(np.einsum("ij,ij->i", apart, apart), 1.0)
-        return int(np.floor(squares * units).sum())
+        return int(passes.dense_spread(self._block(part), self._lengths(part), centre, units))
 
     def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
         """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
@@ -181,13 +180,15 @@ class _MemoryRows(ABC):
         return DenseRows(moved, self._target, Bounds(1.0, intercept))
 
     def _move(self, part: slice, centre: Array, radius: float, moved: NDArray[Any]) -> None:
-        moved[:] = (self._shares(part) - centre) / radius
+        passes.dense_move(self._block(part), self._lengths(part), centre, radius, moved)
 
-    def _shares(self, part: slice) -> Array:
-        """Some rows without the intercept, dense, as shares of their bound."""
-        matrix = self._matrix(part)
-        dense: Array = matrix.toarray() if sparse.issparse(matrix) else matrix
-        return dense * self._lengths(part)[:, None]
+    def _block(self, part: slice) -> NDArray[Any]:
+        """Some rows without the intercept, dense and in C order.
+
+        Always in C order, so that what a row adds to a sum does not depend on how the others made the table be kept.
+        """
+        block = self._X[part]
+        return np.ascontiguousarray(block.toarray() if sparse.issparse(block) else block)
 
     def _lengths(self, part: slice) -> Array:
         """What turns some rows into shares of their bound."""
@@ -296,24 +297,6 @@ class DenseRows(_MemoryRows):
             gradient, self._curvature[part],
         )  # fmt: skip
         return value, gradient
-
-    def _total(self, part: slice, units: int) -> NDArray[np.int64]:
-        if not self._compiled:
-            return super()._total(part, units)
-        total = np.zeros(self._features, np.int64)
-        passes.dense_total(self._X[part], self._lengths(part), units, total)
-        return total
-
-    def _spread(self, part: slice, centre: Array, units: int) -> int:
-        if not self._compiled:
-            return super()._spread(part, centre, units)
-        return int(passes.dense_spread(self._X[part], self._lengths(part), centre, units))
-
-    def _move(self, part: slice, centre: Array, radius: float, moved: NDArray[Any]) -> None:
-        if self._compiled:
-            passes.dense_move(self._X[part], self._lengths(part), centre, radius, moved)
-        else:
-            super()._move(part, centre, radius, moved)
 
     def _outer(self, part: slice) -> Array:
         root = np.sqrt(self._loss.weights(self._curvature[..., part]))

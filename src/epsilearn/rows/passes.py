@@ -1,12 +1,13 @@
 """Compiled passes over rows: one read gives scores, values, slopes and curvatures.
 
 No fast-math: sums are added up in the order written, so the number of additions any one addend takes part in is
-known, and `gradient_error` turns it into a bound on the rounding of the whole gradient.
+known, and `Rounding` turns it into a bound on the rounding of the whole gradient.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,12 +17,12 @@ from epsilearn.losses.interface import UNIT
 
 __all__ = [
     "BLOCK",
+    "Rounding",
     "code_of",
     "dense_move",
     "dense_pass",
     "dense_spread",
     "dense_total",
-    "gradient_error",
     "sparse_outer",
     "sparse_pass",
     "sparse_product",
@@ -44,17 +45,26 @@ def code_of(loss: Loss) -> tuple[int, float] | None:
     return (SQUARED, 0.0) if type(loss) is Squared else None
 
 
-def gradient_error(loss: Loss, terms: int, additions: int, norm: float, weight_norm: float) -> float:
+@dataclass(frozen=True)
+class Rounding:
     """A bound on the norm of the rounding error of a mean gradient, over every set of rows inside the bounds.
 
-    A score is a sum of ``terms`` products and errs by at most (terms + 2) u R ||w||; a slope by the loss's smoothness
-    times that, plus its own evaluation; and each addend of the gradient passes through ``additions`` additions at most.
-    With several scores to a record the same holds in the l2 norm over them.
+    A score is a sum of products, one more than ``terms`` with the intercept's, and errs by at most (terms + 3) u R
+    ||w||; a slope by the loss's smoothness times that, plus its own evaluation; and each addend of the gradient passes
+    through ``additions`` additions at most. With several scores to a record the same holds in the l2 norm over them.
     """
-    steepest = min(loss.lipschitz, loss.steepest(norm * weight_norm))
-    score_error = (terms + 3) * UNIT * norm * weight_norm
-    slope_error = loss.smoothness * score_error + loss.slope_rounding(norm * weight_norm)
-    return 1.01 * norm * (slope_error + (additions + 4) * UNIT * (steepest + slope_error))
+
+    terms: int
+    additions: int
+    norm: float
+
+    def __call__(self, loss: Loss, weight_norm: float) -> float:
+        """The bound at any point of at most this norm."""
+        norm = self.norm
+        steepest = min(loss.lipschitz, loss.steepest(norm * weight_norm))
+        score_error = (self.terms + 4) * UNIT * norm * weight_norm
+        slope_error = loss.smoothness * score_error + loss.slope_rounding(norm * weight_norm)
+        return 1.01 * norm * (slope_error + (self.additions + 4) * UNIT * (steepest + slope_error))
 
 
 @compiled(inline="always")
