@@ -48,12 +48,13 @@ docs: $(VENV)/.installed-docs notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Under 90 minutes on two cores; EPSILEARN_DATA names the folder with the tables. Writes docs/benchmarks/.
+# Both go on where an earlier run stopped; OPTIONS=--fresh forgets its results.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks
+	$(BIN)/python benchmarks $(OPTIONS)
 
 # The same on a few thousand rows, under five minutes once the peers' environments exist; writes nothing into docs/.
 bench-quick: $(VENV)/.installed
-	$(BIN)/python benchmarks --quick
+	$(BIN)/python benchmarks --quick $(OPTIONS)
 
 bench-noise: $(VENV)/.installed
 	$(BIN)/python benchmarks/noise.py

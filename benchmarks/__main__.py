@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +20,13 @@ import figures
 import report
 import speed
 from conversion import group_noise_multiplier
+from machine import machine, versions
 from methods import METHODS, grids_described, kept_noise
 from peers import REQUIREMENTS, interpreter
+from scoreboard import BEST, PURE
 from store import Store
 from tables import RUNS, Prepared, prepared
+from verdicts import comparisons, summary_text
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent / "docs" / "benchmarks"
@@ -38,10 +39,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few thousand rows of three tables, three splits")
     parser.add_argument("--only", nargs="+", choices=datasets.NAMES, help="these tables alone")
-    parser.add_argument("--fresh", action="store_true", help="forget finished results")
+    parser.add_argument("--fresh", action="store_true", help="forget finished results, of all tables")
     parser.add_argument("--page", action="store_true", help="write the page again from results.json")
     options = parser.parse_args()
-    folder = RESULTS / "quick" if options.quick or options.only else PAGE
+    folder = destination(options.quick, options.only)
     folder.mkdir(parents=True, exist_ok=True)
     if not options.page:
         results = measured(options.quick, options.only, options.fresh)
@@ -49,8 +50,14 @@ def main() -> None:
     results = json.loads((folder / "results.json").read_text())
     figures.draw(results, folder)
     (folder / "index.md").write_text(report.page(results, (FOLDER / "template.md").read_text()))
-    print(report.summary_text(results))
+    print(summary_text(results), f"without delta:\n{summary_text(results, PURE)}", report.edges_text(results), sep="\n")
     print(f"written: {folder.relative_to(FOLDER.parent)}/index.md")
+
+
+def destination(quick: bool, only: list[str] | None) -> Path:
+    """Where the page goes: into the documentation only if it is whole, and each partial one into a place of its own."""
+    words = ["quick"] * quick + [name.lower().replace(" ", "-") for name in only or ()]
+    return RESULTS / "-".join(words) if words else PAGE
 
 
 def measured(quick: bool, only: list[str] | None, fresh: bool) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def measured(quick: bool, only: list[str] | None, fresh: bool) -> dict[str, Any]
         raise SystemExit("EPSILEARN_DATA must name the folder with the tables and their load.py; see docs/studies.md")
     for library in REQUIREMENTS:
         interpreter(library)  # built before any clock runs
-    started = time.monotonic()
+    started, here = time.monotonic(), machine()
     store = Store(RESULTS / ("quick.jsonl" if quick else "results.jsonl"), fresh)
     resumed = len(store) > 0
     tables = [prepared(name, quick) for name in only or (QUICK_TABLES if quick else datasets.NAMES)]
@@ -72,39 +79,22 @@ def measured(quick: bool, only: list[str] | None, fresh: bool) -> dict[str, Any]
         "accuracy": lines,
         "speed": speed.measure(store, tables, lines, repeats=1 if quick else 3),
         "grids": grids_described([table.facts for table in tables]),
-        "machine": machine(lines),
+        "machine": here,
+        "versions": versions(lines),
         "resumed": resumed,
         "minutes": round((time.monotonic() - started) / 60, 1),
     }
-    return results | {"comparisons": report.comparisons(results)}
+    return results | {"comparisons": comparisons(results)}
 
 
 def _add_group_noise(lines: list[dict[str, Any]], tables: list[Prepared]) -> None:
     """Beside the noise of DP-SGD's best settings, what group privacy would have asked for."""
     deltas = {table.facts.name: table.facts.delta for table in tables}
     for line in lines:
-        if line["library"] == "opacus" and line["kind"] == report.BEST and "mean" in line:
+        if line["library"] == "opacus" and line["kind"] == BEST and "mean" in line:
             settings, delta = line["settings"], deltas[line["table"]]
             arguments = (line["epsilon"], delta, settings["sampling"], settings["steps"])
             line["group_noise"] = kept_noise(group_noise_multiplier, *arguments)
-
-
-def machine(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the numbers depend on, and nothing that names the machine."""
-    versions = {name: version(name) for name in ("epsilearn", "numpy", "scipy", "numba")}
-    versions["opendp"] = REQUIREMENTS["opendp"][0].partition("==")[2]
-    for line in lines:
-        for name, number in line.get("versions", {}).items():
-            versions[name if line["library"] != "diffprivlib" or name == "diffprivlib" else f"its {name}"] = number
-    processor = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "processor": processor[0].split(":")[1].strip() if processor else platform.machine(),
-        "memory": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from methods import METHODS, Method, Settings
+from methods import METHODS, Method, Settings, edges
 from peers import answers, fingerprint
 from store import Store, key
 from summary import summarised
@@ -52,14 +52,18 @@ class Scores:
     def make(self, wanted: list[tuple[Entry, int]]) -> None:
         """Run what is missing: two processes for a library and a table, one for even splits and one for odd."""
         units: dict[tuple[str, str, int], list[tuple[Entry, int]]] = {}
-        for entry, run in wanted:
-            if self._store.get(self._key(entry, run)) is None:
+        # By key, since a grid's defaults are asked for twice.
+        for name, (entry, run) in {self._key(*pair): pair for pair in wanted}.items():
+            if self._store.get(name) is None:
                 units.setdefault((entry.table.folder, entry.method.library, run % 2), []).append((entry, run))
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self._run, units.values()))
 
     def _run(self, pairs: list[tuple[Entry, int]]) -> None:
         library, table = pairs[0][0].method.library, pairs[0][0].table
+        if fingerprint(library) != self._fingerprints[library]:
+            # Its results would be filed under code that did not make them.
+            raise SystemExit(f"the sources of {library} changed during the run; start again, finished results are kept")
         tasks = [
             {"key": self._key(entry, run), "settings": entry.told(), "run": run}
             for entry, run in sorted(pairs, key=lambda pair: pair[1])
@@ -105,7 +109,7 @@ def measure(store: Store, tables: list[Prepared], methods: list[Method], runs: i
     scores.make([(entry, run) for final in finals for entry in final for run in range(runs)])
     best = [max(final, key=lambda entry: scores.mean(entry, runs)) if final else None for final in finals]
     lines = [_line(entry, "defaults", scores.results(entry, runs)) for entry in defaults]
-    lines += [_line(entry, "best of grid", scores.results(entry, runs)) for entry in best if entry]
+    lines += [_line(entry, "best of grid", scores.results(entry, runs)) | _edges(entry) for entry in best if entry]
     lines += [_absent(cell) for cell in cells if cell not in runnable]
     return lines
 
@@ -133,9 +137,14 @@ def _line(entry: Entry, kind: str, results: list[dict[str, Any]]) -> dict[str, A
     return line | summarised(found) | {"accuracies": found, "versions": versions}
 
 
+def _edges(entry: Entry) -> dict[str, Any]:
+    return {"edges": edges(entry.method.grid(entry.table.facts), entry.settings)}
+
+
 def _absent(cell: Cell) -> dict[str, Any]:
     table, method, epsilon = cell
-    return _head(table, method, epsilon) | {"kind": "defaults", "reason": method.obstacle(table.facts)}
+    reason = method.obstacle(table.facts)
+    return _head(table, method, epsilon) | {"kind": "defaults", "left_out": True, "reason": reason}
 
 
 def _head(table: Prepared, method: Method, epsilon: float | None) -> dict[str, Any]:

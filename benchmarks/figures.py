@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from report import BEST, DEFAULTS, LIMIT, OURS, epsilons, find, names
+from scoreboard import BEST, DEFAULTS, LIMIT, OURS, PURE, epsilons, find, names
 
 from epsilearn.plots import BLUE, GREY, INK, ORANGE, PALETTE, house_style, new_figure, save
 
@@ -15,6 +15,7 @@ Line = dict[str, Any]
 # Who, which settings, colour, line style: the same library has the same colour everywhere.
 SERIES = (
     (OURS, DEFAULTS, "epsilearn, defaults", BLUE, "-"),
+    (PURE, DEFAULTS, "epsilearn, pure", BLUE, "--"),
     ("Opacus", BEST, "Opacus, best of grid", ORANGE, "-"),
     ("Opacus", DEFAULTS, "Opacus, defaults", ORANGE, ":"),
     ("diffprivlib", BEST, "diffprivlib, best of grid", PALETTE[2], "-"),
@@ -50,7 +51,7 @@ def _panel(axes: Any, results: Line, name: str) -> None:
         if not shown and axes.get_subplotspec().num1 > 0:
             continue
         # Beside each other, so that bars of equal height can be told apart.
-        across = [place + 0.05 * (shift - 2) for place, _ in shown]
+        across = [place + 0.05 * (shift - (len(SERIES) - 1) / 2) for place, _ in shown]
         means, errors = [100 * line["mean"] for _, line in shown], [100 * line["error"] for _, line in shown]
         axes.errorbar(
             across, means, errors, label=label, color=color, ls=style, marker="o", ms=4, lw=1.6, capsize=2.5,
@@ -71,19 +72,25 @@ def seconds(results: Line) -> Any:
     lines = results["speed"]["seconds"]
     tables = names(results)
     with house_style():
-        figure, (axes,) = new_figure(8.2, 0.45 * len(tables) + 1.6)
-        for who in dict.fromkeys(line["who"] for line in lines):
+        figure, (axes,) = new_figure(8.2, 0.55 * len(tables) + 1.6)
+        whos = list(dict.fromkeys(line["who"] for line in lines))
+        for order, who in enumerate(whos):
             library, _, kind = who.rstrip(")").partition(" (")
+            # One below the other, so that points of equal time can be told apart.
+            shift = 0.09 * (order - (len(whos) - 1) / 2)
             here = [line for line in lines if line["who"] == who and "seconds" in line]
             axes.plot(
-                [line["seconds"] for line in here], [tables.index(line["table"]) for line in here], ls="",
+                [line["seconds"] for line in here], [tables.index(line["table"]) + shift for line in here], ls="",
                 marker="D" if library == "epsilearn" else "o", ms=7, color=colours[library], label=who,
                 mfc="white" if kind == DEFAULTS else colours[library],
             )  # fmt: skip
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_yticks(range(len(tables)), tables)
         axes.set_ylim(len(tables) - 0.5, -0.5)
-        axes.grid(axis="y", color=GREY, alpha=0.2)
+        axes.grid(axis="y", visible=False)
+        for place in range(1, len(tables)):
+            axes.axhline(place - 0.5, color=GREY, alpha=0.2, lw=0.8)
         axes.set_xlabel("seconds of a fit at ε = 1")
         figure.legend(loc="outside lower center", ncols=3)
     return figure

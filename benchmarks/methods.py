@@ -13,7 +13,7 @@ import conversion
 from conversion import noise_multiplier
 from store import Store, key
 
-__all__ = ["EPSILONS", "METHODS", "OURS", "Facts", "Method", "grids_described", "kept_noise"]
+__all__ = ["EPSILONS", "METHODS", "OURS", "Facts", "Method", "edges", "grids_described", "kept_noise"]
 
 EPSILONS = (0.1, 0.5, 1.0)
 Settings = dict[str, Any]
@@ -83,7 +83,9 @@ def _ours(name: str, model: str, *, pure: bool = False, **bounds: Any) -> Method
 
 _OBSTACLES: dict[str, Callable[[Facts], str | None]] = {
     "LinearSVC": lambda facts: None if facts.classes == 2 else "two classes only",
-    "LogisticRegression, pure": lambda facts: "left out: would take too long" if facts.large and facts.wide else None,
+    "LogisticRegression, pure": lambda facts: (
+        "left out: it would take too long" if facts.large and facts.wide else None
+    ),
     "SparseLogisticRegression": lambda facts: None if facts.sparse else "meant for sparse rows of very many columns",
 }
 _OPENDP = "no classifier: OpenDP 0.16 has PCA and a regression on one column, and none for labels"
@@ -100,7 +102,7 @@ def _diffprivlib_grid(facts: Facts) -> list[Settings]:
         # Where its best lies: many rows allow little regularisation, a budget shared by ten classes asks for much.
         strengths = [1e-3, 1e-2, 1e-1] if facts.classes > 2 else [1.0, 10.0, 100.0]
     else:
-        strengths = [1e-3, 1e-2, 1e-1, 1.0, 10.0]
+        strengths = [1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 0.3, 1.0, 3.0, 10.0]
     return [
         {"C": strength, "fit_intercept": intercept, "max_iter": 1000}
         for strength, intercept in product(strengths, [True] if facts.quick else [True, False])
@@ -193,11 +195,29 @@ def grids_described(tables: list[Facts]) -> dict[str, str]:
     return found
 
 
+def edges(grid: list[Settings], chosen: Settings) -> list[str]:
+    """Which of the chosen settings are the least or the greatest of all that were tried beside them."""
+    if chosen not in grid:
+        return []  # the defaults, which every grid is compared with
+    family = [_scaled(settings) for settings in grid if _family(settings) == _family(chosen)]
+    found = []
+    for name, value in _scaled(chosen).items():
+        tried = {settings[name] for settings in family}
+        if len(tried) > 1 and not isinstance(value, bool) and value in (min(tried), max(tried)):
+            found.append(f"{name} {'lowest' if value == min(tried) else 'highest'}")
+    return found
+
+
+def _family(settings: Settings) -> tuple[Any, ...]:
+    """Settings that share these were tried together."""
+    return (settings.get("sampling"), settings.get("steps"))
+
+
 def _described(grid: list[Settings]) -> list[str]:
     """Families of settings that share their sampling and steps, each with all values that occur."""
     families: dict[tuple[Any, ...], list[Settings]] = {}
     for settings in grid:
-        families.setdefault((settings.get("sampling"), settings.get("steps")), []).append(settings)
+        families.setdefault(_family(settings), []).append(settings)
     shown = [[_scaled(settings) for settings in family] for family in families.values()]
     return [
         ", ".join(f"{name} {_values(settings[name] for settings in family)}" for name in family[0]) for family in shown

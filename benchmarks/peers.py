@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIFFPRIVLIB", "REQUIREMENTS", "Worker", "answers", "environment", "fingerprint", "interpreter"]
+__all__ = [
+    "DIFFPRIVLIB", "REQUIREMENTS", "Worker", "answers", "built", "environment", "fingerprint", "install", "interpreter",
+]  # fmt: skip
 
 FOLDER = Path(__file__).parent
 SOURCES = FOLDER.parent / "src" / "epsilearn"
@@ -29,15 +31,25 @@ REQUIREMENTS = {
 
 def environment(name: str, requirements: tuple[str, ...]) -> Path:
     """The interpreter of an environment that holds these packages."""
+    return built(name, "\n".join(requirements), lambda python: install(python, *requirements))
+
+
+def built(name: str, stamp: str, fill: Callable[[Path], None]) -> Path:
+    """The interpreter of an environment, made anew whenever what it follows from, the stamp, has changed."""
     home = FOLDER / ".environments" / name
     python, done = home / "bin" / "python", home / "installed"
-    if not done.exists() or done.read_text() != "\n".join(requirements):
-        print(f"building the environment of {name}: {', '.join(requirements)}", flush=True)
+    if not done.exists() or done.read_text() != stamp:
+        print(f"building the environment of {name}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *requirements], check=True, capture_output=True)
-        done.write_text("\n".join(requirements))
+        fill(python)
+        done.write_text(stamp)
     return python
+
+
+def install(python: Path, *words: str) -> None:
+    """Install packages by pip, with whatever options it is to have."""
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *words], check=True, capture_output=True)
 
 
 def interpreter(library: str) -> Path:

@@ -6,16 +6,15 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from methods import METHODS, OURS, Settings
-from peers import FOLDER, SOURCES, Worker, answers, fingerprint, interpreter
+from peers import FOLDER, SOURCES, Worker, answers, built, fingerprint, install, interpreter
 from store import Store, key
 from tables import Prepared
 
@@ -47,44 +46,53 @@ Line = dict[str, Any]
 
 def measure(store: Store, tables: list[Prepared], lines: list[Line], repeats: int) -> dict[str, Any]:
     """Everything but accuracy; ``lines`` tell which settings were the best of each grid."""
-    found: dict[str, Any] = {"seconds": [], "memory": []}
-    codes = {method.library: fingerprint(method.library) for method in METHODS}
+    found: dict[str, Any] = {"seconds": [], "memory": [], "starts": 2 * repeats}
     for table in tables:
         contestants = _contestants(table, lines)
-        shared = {"codes": codes, "table": table.digest, "who": {name: who[1] for name, who in contestants.items()}}
+        shared = {"table": table.digest, "who": {name: who[1] for name, who in contestants.items()}}
+        failed = partial(_unmeasured, table, contestants)
         make = partial(_in_turn, table, contestants, repeats)
-        found["seconds"] += _kept(store, make, what="seconds", repeats=repeats, **shared)
-        found["memory"] += _kept(store, partial(_memory, table, contestants), what="memory", **shared)
-    found["import"] = _kept(store, partial(_imports, 2 * repeats + 1), what="import", repeats=repeats, codes=codes)
-    found["first fit"] = _kept(store, _first_fit, what="first fit", codes=codes)
-    found["noise"] = _kept(store, noise.measure, what="noise", codes=codes)
+        found["seconds"] += _kept(store, make, failed, what="seconds", repeats=repeats, **shared)
+        found["memory"] += _kept(store, partial(_memory, table, contestants), failed, what="memory", **shared)
+    found["import"] = _kept(store, partial(_imports, found["starts"]), _without, what="import", repeats=repeats)
+    found["first fit"] = _kept(store, _first_fit, _without, what="first fit")
+    found["noise"] = _kept(store, noise.measure, _without, what="noise")
     return found
 
 
-def _kept(store: Store, make: Callable[[], Any], **parts: Any) -> Any:
-    name = key(**parts)
+def _kept(store: Store, make: Callable[[], Any], failed: Callable[[str], Any], **parts: Any) -> Any:
+    """What was measured, now or by an earlier run of the same code; what ``failed`` makes of the reason otherwise."""
+    name = key(codes={method.library: fingerprint(method.library) for method in METHODS}, **parts)
     result = store.get(name)
     if result is None:
         try:
             result = {"key": name, "found": make()}
-        except (OSError, subprocess.CalledProcessError) as error:
+        except Exception as error:
             # Not worth the rest of a long run, and not kept: the next one tries again.
-            return {"reason": f"{type(error).__name__}: {error}"[:200]}
+            return failed(f"{type(error).__name__}: {error}"[:200])
         store.put(result)
     return result["found"]
 
 
+def _without(reason: str) -> Line:
+    return {"reason": reason}
+
+
+def _unmeasured(table: Prepared, contestants: Iterable[str], reason: str) -> list[Line]:
+    """A line for everybody, so that nobody is missing from the page."""
+    return [{"table": table.facts.name, "who": name, "reason": reason} for name in contestants]
+
+
 def _contestants(table: Prepared, lines: list[Line]) -> dict[str, tuple[str, Settings]]:
-    """Ours at the defaults, diffprivlib at its defaults, and every peer at its best settings for epsilon = 1."""
+    """Ours at the defaults, and every peer at its defaults and at its best settings for epsilon = 1."""
     facts = table.facts
     found = {"epsilearn": (OURS.library, OURS.budget(OURS.defaults(facts), EPSILON, facts))}
-    for line in lines:
+    for line in sorted(lines, key=lambda line: line["method"].casefold()):  # a library's entries side by side
         if line["table"] != facts.name or line["library"] == OURS.library or "mean" not in line:
             continue
-        wanted = line["kind"] == "best of grid" or line["library"] == "diffprivlib"
         # Hundreds of steps are too many for a quick look.
-        wanted = wanted and not (facts.quick and line["library"] == "opacus")
-        if wanted and line["epsilon"] in (EPSILON, None):
+        too_long = facts.quick and line["library"] == "opacus"
+        if line["epsilon"] in (EPSILON, None) and not too_long:
             found[f"{line['method']} ({line['kind']})"] = (line["library"], line["settings"])
     return found
 
@@ -105,8 +113,8 @@ def _in_turn(table: Prepared, contestants: dict[str, tuple[str, Settings]], repe
         results = [fits[name] for fits in rounds[1:]]
         line: Line = {"table": table.facts.name, "who": name}
         reason = next((result["reason"] for result in results if "reason" in result), None)
-        lines.append(line | ({"reason": reason} if reason else {"seconds": _median(results)}))
-    shown = ", ".join(f"{line['who']} {line.get('seconds', 0):.2f} s" for line in lines)
+        lines.append(line | ({"reason": reason} if reason else {"seconds": _median(results), "fits": len(results)}))
+    shown = ", ".join(f"{line['who']} {line['seconds']:.2f} s" for line in lines if "seconds" in line)
     print(f"times on {table.facts.name}: {shown}", flush=True)
     return lines
 
@@ -128,15 +136,7 @@ def _memory(table: Prepared, contestants: dict[str, tuple[str, Settings]]) -> li
 
 def _installed() -> Path:
     """An interpreter with this package installed as anybody would, not from the source folder."""
-    metadata = (REPOSITORY / "pyproject.toml").read_text()
-    home = FOLDER / ".environments" / "epsilearn"
-    python, done = home / "bin" / "python", home / "installed"
-    if not done.exists() or done.read_text() != metadata:
-        print("building the environment of epsilearn", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        _install(python)
-        done.write_text(metadata)
-    return python
+    return built("epsilearn", (REPOSITORY / "pyproject.toml").read_text(), _install)
 
 
 def _install(python: Path, *options: str) -> None:
@@ -145,8 +145,7 @@ def _install(python: Path, *options: str) -> None:
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(REPOSITORY / name, copy)
         shutil.copytree(SOURCES, f"{copy}/src/epsilearn", ignore=shutil.ignore_patterns("__pycache__"))
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *options, copy], check=True, capture_output=True)
+        install(python, *options, copy)
 
 
 def _reinstalled() -> Path:
@@ -175,7 +174,7 @@ def _imports(repeats: int) -> dict[str, dict[str, float]]:
     pairs = [(name, kind) for name, codes in IMPORTS.items() for kind in codes]
     rounds = [
         {(name, kind): _process_seconds(_python(name), IMPORTS[name][kind]) for name, kind in pairs}
-        for _ in range(repeats)
+        for _ in range(repeats + 1)  # the first is not counted
     ]
     found: dict[str, dict[str, float]] = {name: {} for name in IMPORTS}
     for name, kind in pairs:
