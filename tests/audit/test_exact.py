@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from epsilearn import Lasso, LinearRegression, LinearSVC, LogisticRegression, Sp
 from epsilearn.accounting import GaussianShift
 from epsilearn.audit import Claim
 from epsilearn.audit.events import Prospect
-from epsilearn.audit.exact import Laws, exact_laws
+from epsilearn.audit.exact import COARSER, ExactFinding, Laws, _Prepared, exact_laws
 from epsilearn.audit.subjects import Options, subject
 from epsilearn.audit.worst import exact_worst
 
@@ -44,21 +46,57 @@ def test_noise_on_the_result_by_another_route(delta):
     assert laws.epsilon(delta) == pytest.approx(expected, rel=1e-3)
 
 
-def test_the_law_of_real_releases():
-    model = LogisticRegression(epsilon=2.0, alpha=0.2, classes=[0, 1], **BOUNDS)
-    weights = [model.fit(*ONE).coef_[0, 0] for _ in range(300)]
-    laws, other = exact_laws(model, ONE, ([[1.0], [-0.9]], [0, 1])), exact_laws(model, OTHER, OTHER)
-    # The laws come without their points: what each gives the half where it is the larger of the two must be seen there.
-    assert np.exp(laws.first).sum() == pytest.approx(np.exp(other.first).sum(), abs=1e-3)
-    plan = model.plan(rows=2, features=1)
-    noise = stats.laplace(scale=plan.law.scale)
-    for point in (-3.0, 0.0, 2.0):
-        # w is below a point just when the noise that leads there is above the one that leads to the point.
-        slopes = sum(x * (1 / (1 + math.exp(-x * point)) - y) for x, y in ((1.0, 1), (0.3, 0)))
-        chance = noise.sf(-(2 * plan.strength * point + slopes))
-        hits = int(np.sum(np.array(weights) < point))
-        assert stats.binom.cdf(hits, 300, chance) > 1e-7
-        assert stats.binom.sf(hits - 1, 300, chance) > 1e-7
+@pytest.mark.parametrize("direction", [(1.0, 0.0), (0.6, 0.8)])
+def test_two_weights_against_the_gaussian_curve(direction):
+    """The same in the plane, where quadrature is coarser: off by no more than it says, and a true claim stands."""
+    model = LinearRegression(method="output", epsilon=1.0, delta=0.01, alpha=50.0, target_bound=1.0, **BOUNDS)
+    tables = ([direction], [1.0]), ([direction], [-1.0])
+    finest, *coarser = (exact_laws(model, *tables, fineness) for fineness in (1.0, *COARSER))
+    curve = GaussianShift(2 / (1 + 50.0) / model.plan(rows=1, features=2).law.scale)
+    truth = Claim(curve.epsilon(0.01), 0.01, gaussian=True)
+    finding = ExactFinding.of(truth, finest, coarser)
+    assert not finding.refuted
+    assert len(finding.curve) == 6
+    for point in finding.curve:
+        assert abs(point.real - curve.epsilon(point.delta)) <= point.error < 0.02
+    assert ExactFinding.of(Claim(0.99 * truth.epsilon, 0.01), finest, coarser).refuted
+    # Noise that is right at one delta, and elsewhere not: a Gaussian curve says more than its point.
+    steeper = replace(finest, first=3 * finest.first - np.logaddexp.reduce(3 * finest.first))
+    assert ExactFinding.of(Claim(steeper.epsilon(0.01), 0.01), steeper).refuted is False
+    assert ExactFinding.of(Claim(steeper.epsilon(0.01), 0.01, gaussian=True), steeper).refuted
+
+
+KS = [
+    ("objective", 0.0, ONE),
+    ("objective", 0.01, ONE),
+    ("output", 0.01, ONE),
+    ("objective", 0.01, ([[1.0, 0.0], [0.3, -0.6]], [1, 0])),
+]
+
+
+def agreement(laws, releases):
+    """The least chance, over a few directions, that such releases are draws from the first law."""
+    directions = np.array([[1.0]]) if laws.points.shape[1] == 1 else np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    chances = []
+    for direction in directions:
+        places = laws.points @ direction
+        order = np.argsort(places)
+        below = np.cumsum(np.exp(laws.first[order]))
+        chances.append(stats.kstest(np.interp(releases @ direction, places[order], below), "uniform").pvalue)
+    return min(chances)
+
+
+@pytest.mark.parametrize(("method", "delta", "table"), KS)
+def test_the_law_of_real_releases(monkeypatch, method, delta, table):
+    model = LogisticRegression(epsilon=2.0, delta=delta, alpha=0.2, method=method, classes=[0, 1], **BOUNDS)
+    releases = np.array([model.fit(*table).coef_[0] for _ in range(300)])
+    laws = exact_laws(model, table, table, 0.5)
+    assert np.exp(laws.first).sum() == pytest.approx(1, abs=1e-3)
+    assert agreement(laws, releases) > 1e-6
+    right = _Prepared.log_density
+    moved = 0.7 * releases.std()
+    monkeypatch.setattr(_Prepared, "log_density", lambda self, points: right(self, points - moved))
+    assert agreement(exact_laws(model, table, table, 0.5), releases) < 1e-6
 
 
 @pytest.mark.parametrize("name", ["logistic", "svc", "linear-regression", "convex"])
@@ -77,7 +115,8 @@ def test_printed_constants_are_refuted_exactly():
     )
     assert finding.refuted
     assert finding.real == pytest.approx(3.092, abs=0.2)
-    assert finding.to_dict()["refuted"]
+    assert json.loads(finding.to_json())["refuted"]
+    assert "the exact minimiser's epsilon is 3.0" in str(finding)
     assert str(finding).startswith("REFUTED: epsilon = 0.7\n")
     assert case.words.startswith("alpha = 0.01, n = 1")
 

@@ -7,10 +7,13 @@ import json
 import numpy as np
 import pytest
 
+import epsilearn
 from epsilearn.audit.subjects import SUBJECTS
 from epsilearn.cli import _run
+from epsilearn.errors import InvalidInput
 
 SURE = ("--confidence", "0.999999")
+ALONE = ("--jobs", "1")
 
 MECHANISM = """
 import numpy as np
@@ -34,7 +37,7 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
 
     def go(*words: str) -> tuple[int, str, str]:
-        code = _run(["audit", *words, "--jobs", "1"] if words else ["audit"], as_json="--json" in words)
+        code = _run(["audit", *words], as_json="--json" in words)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -57,7 +60,7 @@ def test_names_are_listed(run):
 
 
 def test_a_name_with_all_that_can_be_written(run, tmp_path):
-    words = ("laplace", "--trials", "400", *SURE)
+    words = ("laplace", "--trials", "400", *SURE, *ALONE)
     code, out, _ = run(*words, "--plot", "seen.png", "--output", "found.json")
     assert code == 0
     assert "not refuted: epsilon = 1" in out
@@ -65,24 +68,43 @@ def test_a_name_with_all_that_can_be_written(run, tmp_path):
     written = json.loads((tmp_path / "found.json").read_text())
     assert written["subject"] == "Laplace noise on a number"
     assert not written["refuted"]
+    # All that it takes to run it again.
+    assert written["settings"] == {"function": "laplace", "sensitivity": 1.0, "epsilon": 1.0}
+    assert (written["first"], written["second"], written["epsilearn"]) == (0.0, 1.0, epsilearn.__version__)
     code, out, _ = run(*words, "--json")
     assert set(json.loads(out)) == set(written)
 
 
 @pytest.mark.parametrize("way", ["--bits", "--membership"])
 def test_other_ways_to_look(run, tmp_path, way):
-    code, out, _ = run("gaussian", "--trials", "400", *SURE, way, "--plot", "seen.svg")
+    code, out, _ = run("gaussian", "--trials", "400", *SURE, *ALONE, way, "--plot", "seen.svg")
     assert code == 0
     assert "not refuted: epsilon = 1 at delta = 0.01, and its Gaussian curve" in out
     assert (tmp_path / "seen.svg").read_text().startswith("<?xml")
 
 
-def test_printed_constants_are_held_to_their_claim(run):
+def test_printed_constants_are_held_to_their_claim(run, tmp_path):
     code, out, _ = run("logistic", "--calibration", "paper", "--epsilon", "0.7", "--rows", "1", "--exact")
     assert code == 4
     assert "REFUTED: epsilon = 0.7" in out
-    code, out, _ = run("logistic", "--epsilon", "0.7", "--rows", "1", "--exact")
+    code, out, _ = run("logistic", "--epsilon", "0.7", "--rows", "1", "--exact", "--plot", "seen.png", "--json")
     assert code == 0
+    assert (tmp_path / "seen.png").stat().st_size > 10_000
+    found = json.loads(out)
+    assert (found["kind"], found["confidence"], found["before_polish"]) == ("exact", None, True)
+    assert found["settings"]["epsilon"] == 0.7
+    assert len(found["first"][0]) == 1
+
+
+def test_the_same_words_in_every_kind(run, tmp_path):
+    words = {"kind", "claimed_epsilon", "delta", "lower_bound", "confidence", "refuted"}
+    for way in ("--exact", "--bits", "--membership"):
+        sampled = () if way == "--exact" else ("--trials", "100", *ALONE)
+        _, out, _ = run("svc", "--rows", "1", "--alpha", "100", way, *sampled, "--json")
+        found = json.loads(out)
+        assert words <= set(found)
+        assert found["kind"] == way.removeprefix("--")
+        assert found["settings"]["alpha"] == 100.0
 
 
 def test_releases_of_another_program(run, releases):
@@ -96,11 +118,50 @@ def test_releases_of_another_program(run, releases):
 
 def test_a_function_of_a_file(run, tmp_path):
     (tmp_path / "mine.py").write_text(MECHANISM)
-    code, out, _ = run("mine.py:noisy_sum", "--trials", "2000")
+    code, out, _ = run("mine.py:noisy_sum", "--trials", "2000", *ALONE)
     assert code == 4
     assert "mine.py:noisy_sum" in out
-    assert run("mine.py:noisy_sum", "--trials", "400", "--claim", "4", *SURE)[0] == 0
-    assert run("mine.py:honest_sum", "--trials", "400", *SURE)[0] == 0
+    assert run("mine.py:noisy_sum", "--trials", "400", "--claim", "4", *SURE, *ALONE)[0] == 0
+    assert run("mine.py:honest_sum", "--trials", "400", *SURE, *ALONE)[0] == 0
+
+
+def test_floats_whose_noise_is_known(run, tmp_path):
+    """At 3 and 4 the lowest bit says little; where a release can have come from says all."""
+    text = MECHANISM.replace("[0, 1, 1], [0, 1, 0]", "[3], [4]").replace("scale=1.0", "scale=1.0, size=None")
+    (tmp_path / "mine.py").write_text(text + "\nCENTRES, SCALE = (3.0, 4.0), 1.0\n")
+    words = ("mine.py:honest_sum", "--trials", "2000", *ALONE)
+    assert run(*words, "--bits")[0] == 4
+    assert run(*words, *SURE)[0] == 0
+    (tmp_path / "mine.py").write_text(text + "\nSCALE = 1.0\n")
+    code, _, err = run(*words, "--bits")
+    assert (code, "CENTRES and SCALE" in err) == (2, True)
+
+
+def test_a_file_that_raises(run, tmp_path):
+    (tmp_path / "mine.py").write_text(MECHANISM + "\ndef broken(answers):\n    return answers.nothing\n")
+    code, _, err = run("mine.py:broken", *ALONE)
+    assert code == 2
+    assert err.startswith("error: mine.py raised AttributeError: 'list' object has no attribute 'nothing'")
+    (tmp_path / "mine.py").write_text("raise ValueError('boom')")
+    code, _, err = run("mine.py:noisy_sum")
+    assert (code, "mine.py raised ValueError: boom" in err, "debit" in err) == (2, True, False)
+
+
+def test_copied_noise_is_told_in_words_of_the_command(run, tmp_path):
+    shared = "generator = np.random.default_rng()\ndef shared(x):\n    return generator.laplace()\n"
+    (tmp_path / "mine.py").write_text(MECHANISM + shared)
+    code, _, err = run("mine.py:shared", "--trials", "100", "--jobs", "2")
+    assert code == 2
+    assert err.strip().endswith("or use --jobs 1")
+
+
+def test_a_figure_that_cannot_be_written_after_all(run, releases, monkeypatch):
+    def full(*_):
+        raise InvalidInput("no space left")
+
+    monkeypatch.setattr("epsilearn.cli.audit.save_figure", full)
+    code, out, err = run(*releases, "--claim", "1", "--plot", "seen.png")
+    assert (code, "REFUTED" in out, "no space left" in err) == (4, True, True)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +174,21 @@ def test_a_function_of_a_file(run, tmp_path):
         ("laplace", "--confidence", "1"),
         ("laplace", "--bits", "--membership"),
         ("laplace", "--exact"),
-        ("svc", "--exact", "--plot", "seen.png"),
+        ("svc", "--exact", "--trials", "1000"),
+        ("svc", "--exact", "--confidence", "0.9"),
+        ("svc", "--exact", "--jobs", "1"),
+        ("laplace", "--jobs", "0"),
+        ("laplace", "--plot", "seen.gif"),
+        ("laplace", "--plot", "missing/seen.png"),
+        ("laplace", "--output", "missing/found.json"),
+        ("gaussian", "--delta", "0"),
+        ("laplace", "--epsilon", "0"),
+        ("lasso", "--centre"),
+        ("--epsilon", "2"),
+        ("--exact",),
+        ("--output", "found.json"),
+        ("mine.py",),
+        ("--releases", "first.npy", "second.npy", "--claim", "1", "--trials", "1000"),
         ("lasso", "--alpha", "1"),
         ("--releases", "first.npy", "second.npy"),
         ("--releases", "first.npy", "second.npy", "--claim", "1", "--exact"),

@@ -7,6 +7,7 @@ features are judged like any other release: chosen events, fresh counts.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,10 @@ class BitFinding:
         return f"{self.finding}\nfinest bit set: 2**{first} on the first data set, 2**{second} on the second"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.finding.to_dict(), "finest_bits": self.grids}
+        return {**self.finding.to_dict(), "kind": "bits", "finest_bits": self.grids}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True, allow_nan=False)
 
 
 def audit_bits(
@@ -100,10 +104,11 @@ def audit_bits(
 
 
 def bit_features(releases: Array, centres: tuple[Any, Any] | None = None, scale: float | None = None) -> Array:
-    """What the bits of each release show: its lowest bit, how many there are, and whence it can be reached."""
-    lowest = _lowest_bits(releases)
-    highest = np.where(releases == 0, _OF_ZERO, np.frexp(releases)[1])
-    features: list[NDArray[Any]] = [lowest, highest - lowest]
+    """What the bits of each release show: its lowest bit and, if the noise is known, whence it can be reached.
+
+    How many bits there are is left out: with the lowest it would tell the magnitude, which is another audit's affair.
+    """
+    features: list[NDArray[Any]] = [_lowest_bits(releases)]
     if centres is not None and scale is not None:
         check_positive("scale", scale)
         features += [reachable(releases, np.broadcast_to(centre, releases.shape), scale) for centre in centres]

@@ -66,12 +66,16 @@ class Prospect:
 
     def __call__(self, hits: NDArray[Any], other_hits: NDArray[Any], seen: int) -> Array:
         p, q = clopper_pearson(hits, seen, _FLATTERY)[0], clopper_pearson(other_hits, seen, _FLATTERY)[1]
+        bound = self.bound(p, q)
+        # Where no event gives a bound, the one that might is still wanted; it comes after all those that do.
+        return np.where(bound > 0, bound, log_ratio(p, q, self.delta) - _LAST)
+
+    def bound(self, p: Array, q: Array) -> Array:
+        """What to expect of an event with these probabilities on either data set."""
         failure = (1 - self.confidence) / 2
         low = clopper_pearson(p * self.runs, self.runs, failure)[0]
         high = clopper_pearson(q * self.runs, self.runs, failure)[1]
-        bound = normal_distance(low, high) if self.gaussian else log_ratio(low, high, self.delta)
-        # Where no event gives a bound, the one that might is still wanted; it comes after all those that do.
-        return np.where(bound > 0, bound, log_ratio(p, q, self.delta) - _LAST)
+        return normal_distance(low, high) if self.gaussian else log_ratio(low, high, self.delta)
 
 
 def choose(first: Array, second: Array, prospect: Prospect) -> tuple[Event, float]:

@@ -6,6 +6,7 @@ Neighbours differ in one record, so the table has the target or somebody else in
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from epsilearn.audit.counts import error_rates
 from epsilearn.audit.events import Prospect, choose
-from epsilearn.audit.finding import Claim
+from epsilearn.audit.finding import Claim, common_words, verdict
 from epsilearn.audit.trials import LEAST_TRIALS, Progress, Runs, as_releases
 from epsilearn.checks import check_integer, check_probability
 
@@ -36,7 +37,7 @@ class Membership:
     claim : Claim
         What limits every attack.
     confidence : float
-        With it the true curve lies within ``reach`` of this one, everywhere at once.
+        With it the true curve lies within ``band`` of this one, everywhere at once.
     score : str
         What the attacker went by.
     inside, outside : array
@@ -55,7 +56,7 @@ class Membership:
         return len(self.inside)
 
     @property
-    def reach(self) -> float:
+    def band(self) -> float:
         """How far either rate may be off: the inequality of Dvoretzky, Kiefer and Wolfowitz, once for each."""
         return math.sqrt(math.log(4 / (1 - self.confidence)) / (2 * self.trials))
 
@@ -87,34 +88,34 @@ class Membership:
     def refuted(self) -> bool:
         """Whether the curve passes the limit, at this confidence."""
         alarms, found = self.curve()
-        suspects = np.flatnonzero(found - self.reach > alarms + self.reach)
-        return any(found[k] - self.reach > self.limit(float(alarms[k]) + self.reach) for k in suspects)
+        suspects = np.flatnonzero(found - self.band > alarms + self.band)
+        return any(found[k] - self.band > self.limit(float(alarms[k]) + self.band) for k in suspects)
 
     def __str__(self) -> str:
         rates = "; ".join(
             f"{self.found(alarms):.1%} at {alarms:.3g} (limit {self.limit(alarms):.1%})" for alarms in _ALARMS[1:4]
         )
         return (
-            f"{'REFUTED' if self.refuted else 'not refuted'}: {self.claim}\n"
+            f"{verdict(self.refuted, self.claim)}\n"
             f"target found, at a rate of false alarms: {rates}\n"
             f"area under the curve {self.area:.3f}, best advantage {self.advantage:.3f}; both rates within "
-            f"{self.reach:.3f} with confidence {self.confidence:.10g}\n"
+            f"{self.band:.3f} with confidence {self.confidence:.10g}\n"
             f"the attacker went by {self.score}, on {self.trials} models of either kind"
         )
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "claimed_epsilon": self.claim.epsilon,
-            "delta": self.claim.delta,
-            "refuted": self.refuted,
-            "confidence": self.confidence,
+            **common_words("membership", self.claim, self.refuted, confidence=self.confidence),
             "trials": self.trials,
             "score": self.score,
             "area": self.area,
             "advantage": self.advantage,
-            "band": self.reach,
+            "band": self.band,
             "curve": [{"alarms": a, "found": self.found(a), "limit": self.limit(a)} for a in _ALARMS],
         }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True, allow_nan=False)
 
 
 def membership_attack(

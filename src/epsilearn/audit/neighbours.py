@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 
 _KEPT = 3  # one case in so many goes on to the next round, for twice as many runs
 _MOVES, _BRANCHES = 4, 2  # steps in which the best pair is made worse, each smaller, and tries in each
+_GAIN = 0.01  # the share by which a move must be worse to be worth its crooked numbers
 _SLANT = 1.1  # radians: about where the logistic loss of a crowded model is steepest for records that differ most
 
 
@@ -92,7 +93,7 @@ class Universe:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables that differ in one record.
+    """Two tables that differ in one person: in one record, or in so many copies of one.
 
     Attributes
     ----------
@@ -101,13 +102,16 @@ class Pair:
     first, second : Record
         What they differ in.
     ahead : bool
-        Whether that is their first row, or their last.
+        Whether that is their first rows, or their last.
+    copies : int
+        How often they have it.
     """
 
     companions: tuple[Record, ...]
     first: Record
     second: Record
     ahead: bool = False
+    copies: int = 1
 
     def tables(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Both tables, as ``fit`` takes them."""
@@ -115,7 +119,8 @@ class Pair:
         return one, other
 
     def _table(self, own: Record) -> tuple[Array, Array]:
-        records = (own, *self.companions) if self.ahead else (*self.companions, own)
+        person = (own,) * self.copies
+        records = (*person, *self.companions) if self.ahead else (*self.companions, *person)
         return np.array([r.features for r in records]), np.array([r.target for r in records])
 
     def moved(self, universe: Universe, generator: np.random.Generator, step: float) -> Pair:
@@ -132,7 +137,7 @@ class Pair:
         )
 
     def __str__(self) -> str:
-        words = f"{self.first} against {self.second}"
+        words = f"{f'{self.copies} times ' if self.copies > 1 else ''}{self.first} against {self.second}"
         if not self.companions:
             return words
         kinds = dict.fromkeys(map(str, self.companions))
@@ -141,8 +146,8 @@ class Pair:
         return f"{words}, {'before' if self.ahead else 'after'} {listed}"
 
 
-def pairs(universe: Universe, rows: int, places: Sequence[bool] = (False,)) -> Iterator[Pair]:
-    """Neighbours that are nearly the worst for one mechanism or another."""
+def pairs(universe: Universe, rows: int, places: Sequence[bool] = (False,), copies: int = 1) -> Iterator[Pair]:
+    """Neighbours that are nearly the worst for one mechanism or another, of at least as many rows as a person has."""
     edges, low, high = universe.edges(), universe.targets[0], universe.targets[-1]
     edge, empty = edges[0], (0.0,) * universe.columns
     opposite = tuple(-value for value in edge)
@@ -155,11 +160,11 @@ def pairs(universe: Universe, rows: int, places: Sequence[bool] = (False,)) -> I
         mirrored = (other[0], -other[1], *other[2:])
         swaps += [(Record(other, high), Record(mirrored, high)), (Record(edge, high), Record(other, high))]
     crowds = [(Record(empty, high),), (Record(edge, low),), (Record(edge, low), Record(edge, high))]
-    for crowd in crowds if rows > 1 else crowds[:1]:
-        companions = tuple(crowd[k % len(crowd)] for k in range(rows - 1))
+    for crowd in crowds if rows > copies else crowds[:1]:
+        companions = tuple(crowd[k % len(crowd)] for k in range(rows - copies))
         for first, second in swaps:
             for ahead in places:
-                yield Pair(companions, first, second, ahead)
+                yield Pair(companions, first, second, ahead, copies)
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,10 @@ class Case:
         As for `audit`.
     move : callable, optional
         From a random generator and the size of a step to a case nearby, if there is such a thing.
+    settings : dict, optional
+        How the mechanism was built, to be written down; an estimator's own if left out.
+    float_noise : tuple, optional
+        For the bits: the values without noise on either data set, and the scale of the Laplace noise.
     """
 
     mechanism: Any
@@ -186,6 +195,8 @@ class Case:
     words: str
     statistic: Callable[[Any], Any] | None = None
     move: Callable[[np.random.Generator, float], Case] | None = None
+    settings: dict[str, Any] | None = None
+    float_noise: tuple[tuple[Any, Any], float] | None = None
 
     @staticmethod
     def of(
@@ -201,6 +212,32 @@ class Case:
     @property
     def runs(self) -> Runs:
         return Runs(self.mechanism, self.first, self.second, self.statistic)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that somebody needs to run it again: how it was built, and both data sets to the last digit."""
+        settings = self.settings
+        if settings is None and hasattr(self.mechanism, "get_params"):
+            settings = self.mechanism.get_params(deep=False)
+        return {
+            "neighbours": self.words,
+            "mechanism": getattr(self.mechanism, "__name__", type(self.mechanism).__name__),
+            "settings": _plain(settings),
+            "first": _plain(self.first),
+            "second": _plain(self.second),
+        }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; what it has not, as Python would print it."""
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
 def search(
@@ -284,7 +321,8 @@ def _worsened(case: Case, score: float, scores: Callable[[Sequence[Case]], list[
         moved = [case.move(generator, float(step)) for _ in range(_BRANCHES)]
         found = scores(moved)
         best = int(np.argmax(found))
-        if found[best] > score:
+        # Less is an accident of the few runs behind a score, and rows of many digits are hard to read.
+        if found[best] > score + _GAIN * abs(score):
             case, score = moved[best], found[best]
             assert case.move is not None
     return case, score

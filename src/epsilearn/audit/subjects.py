@@ -11,7 +11,7 @@ import numpy as np
 
 import epsilearn
 from epsilearn.audit.neighbours import Case, Universe, pairs
-from epsilearn.checks import check_choice, check_integer
+from epsilearn.checks import check_budget, check_choice, check_integer
 from epsilearn.errors import InvalidInput
 
 __all__ = ["SUBJECTS", "Noise", "Options", "Subject", "subject"]
@@ -36,8 +36,12 @@ class Options:
         How many records the tables have; several numbers are tried if left out.
     columns : int
         How many features.
-    intercept : bool
-        Whether to fit one.
+    intercept, centre : bool
+        Whether to fit an intercept, and whether to move rows by a private mean first.
+    margin : float, optional
+        As the estimator takes it.
+    rows_per_person : int, optional
+        How many records one person has; the tables then differ in so many.
     """
 
     epsilon: float = 1.0
@@ -48,6 +52,9 @@ class Options:
     rows: int | None = None
     columns: int = 1
     intercept: bool = False
+    centre: bool = False
+    margin: float | None = None
+    rows_per_person: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,14 +94,15 @@ class Subject:
         """Mechanisms and neighbours to try."""
         columns, universe = options.columns, self.universe(check_integer("--columns", options.columns))
         sizes = self.rows if options.rows is None else (check_integer("--rows", options.rows),)
+        copies = check_integer("--rows-per-person", 1 if options.rows_per_person is None else options.rows_per_person)
         alphas = self.alphas if options.alpha is None else (options.alpha,)
         found = []
         for alpha, rows in product(alphas or (None,), sizes):
             estimator = self._estimator(columns, options, alpha)
-            setting = ", ".join(([] if alpha is None else [f"alpha = {alpha:g}"]) + [f"n = {rows}"])
+            setting = ", ".join(([] if alpha is None else [f"alpha = {alpha:g}"]) + [f"n = {max(rows, copies)}"])
             found += [
                 Case.of(estimator, pair, universe, self.statistic, f"{setting}: ")
-                for pair in pairs(universe, rows, self.places)
+                for pair in pairs(universe, rows, self.places, copies)
             ]
         return found
 
@@ -107,12 +115,15 @@ class Subject:
             "method": options.method,
             "calibration": options.calibration,
             "alpha": alpha,
-            "fit_intercept": True if options.intercept else None,
+            "fit_intercept": True if options.intercept or options.centre else None,
+            "centre": True if options.centre else None,
+            "margin": options.margin,
+            "rows_per_person": options.rows_per_person,
         }
         given = {name: value for name, value in wanted.items() if value is not None}
         for name in given:
             if name not in known:
-                word = "intercept" if name == "fit_intercept" else name
+                word = "intercept" if name == "fit_intercept" else name.replace("_", "-")
                 raise InvalidInput(f"--{word} has no meaning here: {type(estimator).__name__} has no such setting")
         return estimator.set_params(**given)
 
@@ -131,6 +142,8 @@ class Noise:
         The values.
     delta : float
         The delta, if nobody says.
+    laplace : bool
+        Whether it is one number with Laplace noise, whose floats a bit-level audit knows best.
     """
 
     title: str
@@ -138,6 +151,7 @@ class Noise:
     first: Any
     second: Any
     delta: float = 0.0
+    laplace: bool = False
 
     def cases(self, options: Options) -> list[Case]:
         """The one there is."""
@@ -146,14 +160,19 @@ class Noise:
         delta = self.delta if options.delta is None else options.delta
         if delta and not self.delta:
             raise InvalidInput("this mechanism is pure; leave --delta out")
-        budget = {"epsilon": options.epsilon, **({"delta": delta} if delta else {})}
+        if self.delta and not delta:
+            raise InvalidInput("this mechanism has no pure promise; --delta must lie strictly between 0 and 1")
+        epsilon, _ = check_budget(options.epsilon, delta)
+        settings = {"sensitivity": 1.0, "epsilon": epsilon, **({"delta": delta} if delta else {})}
         release = self.release
         return [
             Case(
-                lambda value: release(value, sensitivity=1.0, **budget),
+                lambda value: release(value, **settings),
                 self.first,
                 self.second,
                 f"{self.first} against {self.second}, sensitivity 1",
+                settings={"function": release.__name__, **settings},
+                float_noise=((self.first, self.second), 1 / epsilon) if self.laplace else None,
             )
         ]
 
@@ -197,7 +216,7 @@ def _selected(model: Any) -> Any:
 
 
 def _linear(kind: Callable[..., Any], **settings: Any) -> Callable[[int], Any]:
-    return lambda _columns: kind(data_norm=1.0, fit_intercept=False, verbose=False, **settings)
+    return lambda _columns: kind(**{"data_norm": 1.0, "fit_intercept": False, "verbose": False, **settings})
 
 
 def _smooth_hinge() -> Any:
@@ -246,6 +265,9 @@ _STRENGTHS = (100.0, 1.0, 0.01)
 
 def _catalogue() -> Iterator[tuple[str, Subject | Noise]]:
     erm: dict[str, Any] = {"alphas": _STRENGTHS, "rows": (1, 2, 20)}
+    # The defaults of a fit whose alpha is left out. Each run takes dozens of steps: fewer cases are tried.
+    few: dict[str, Any] = {"alphas": (100.0, 0.01), "rows": (1, 20)}
+    descent: dict[str, Any] = {**few, "delta": _DELTA}
     yield (
         "logistic",
         Subject(
@@ -259,6 +281,33 @@ def _catalogue() -> Iterator[tuple[str, Subject | Noise]]:
             _linear(epsilearn.LogisticRegression, classes=(0.0, 1.0, 2.0)),
             lambda columns: Universe(columns, targets=(0.0, 1.0, 2.0)),
             **erm,
+        ),
+    )
+    yield (
+        "logistic-centred",
+        Subject(
+            "LogisticRegression of centred rows",
+            _linear(epsilearn.LogisticRegression, classes=_CLASSES, centre=True, fit_intercept=True, margin=3.0),
+            _labelled,
+            **few,
+        ),
+    )
+    yield (
+        "logistic-gradient",
+        Subject(
+            "LogisticRegression, two classes, noisy gradients",
+            _linear(epsilearn.LogisticRegression, classes=_CLASSES, method="gradient", margin=3.0),
+            _labelled,
+            **descent,
+        ),
+    )
+    yield (
+        "softmax-gradient",
+        Subject(
+            "LogisticRegression, three classes, noisy gradients",
+            _linear(epsilearn.LogisticRegression, classes=(0.0, 1.0, 2.0), method="gradient", margin=3.0),
+            lambda columns: Universe(columns, targets=(0.0, 1.0, 2.0)),
+            **descent,
         ),
     )
     yield "svc", Subject("LinearSVC", _linear(epsilearn.LinearSVC, classes=_CLASSES), _labelled, **erm)
@@ -326,7 +375,7 @@ def _catalogue() -> Iterator[tuple[str, Subject | Noise]]:
         "PrivateSelection of a regularisation", _selection, _labelled, rows=(8,), statistic=_selected,
         places=(False, True),
     )  # fmt: skip
-    yield "laplace", Noise("Laplace noise on a number", epsilearn.laplace, 0.0, 1.0)
+    yield "laplace", Noise("Laplace noise on a number", epsilearn.laplace, 0.0, 1.0, laplace=True)
     yield "gaussian", Noise("Gaussian noise on a number", epsilearn.gaussian, 0.0, 1.0, delta=_DELTA)
     yield "k-norm", Noise("K-norm noise on two numbers", epsilearn.k_norm, [0.0, 0.0], [0.6, 0.8])
     # One candidate gains what all others lose: the more of them, the nearer to the bound.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -17,7 +18,17 @@ from epsilearn.audit.finding import Claim, Finding
 from epsilearn.checks import check_integer, check_probability
 from epsilearn.errors import InvalidInput
 
-__all__ = ["LEAST_TRIALS", "Runs", "as_releases", "audit", "judge", "shown_numbers"]
+__all__ = [
+    "LEAST_TRIALS",
+    "CopiedNoise",
+    "Runs",
+    "as_releases",
+    "audit",
+    "check_jobs",
+    "judge",
+    "promise_in",
+    "shown_numbers",
+]
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], None]
@@ -25,6 +36,7 @@ Progress = Callable[[float], None]
 LEAST_TRIALS = 100
 # Batches for each data set: enough to share out and to tell progress by, but each long enough to be worth a plan.
 _MOST_BATCHES, _BATCH = 25, 40
+_NO_ACCIDENT = 25.0  # what is less likely than e to minus this does not happen by itself
 
 
 def audit(
@@ -141,18 +153,18 @@ def _table(releases: Any) -> Array:
     return array.reshape(len(array), -1).astype(np.float64)
 
 
+def promise_in(release: Any) -> Any:
+    """The guarantee that a release or a fitted estimator carries, or None."""
+    return getattr(release, "guarantee", getattr(release, "guarantee_", None))
+
+
 def _claim(release: Any, epsilon: float | None, delta: float | None) -> Claim:
-    promise = getattr(release, "guarantee", getattr(release, "guarantee_", None))
-    reason = getattr(promise, "void_reason", None)
-    if reason:
-        raise InvalidInput(f"the release promises nothing ({reason}); audit it as it is meant to run")
-    if epsilon is not None:
-        return Claim(epsilon, 0.0 if delta is None else delta)
-    if promise is None:
-        raise InvalidInput("the release carries no guarantee; say what to test with claimed_epsilon=")
-    if delta is not None:
+    promise = promise_in(release)
+    if epsilon is None and delta is not None:
         raise InvalidInput("a delta needs the claimed_epsilon that goes with it")
-    return Claim.of(promise)
+    if epsilon is None or getattr(promise, "void_reason", None):
+        return Claim.of(promise)
+    return Claim(epsilon, 0.0 if delta is None else delta)
 
 
 @dataclass(frozen=True)
@@ -185,6 +197,7 @@ class Runs:
 
     def collect(self, trials: int, n_jobs: int | None = None, progress: Progress | None = None) -> tuple[Array, Array]:
         """So many fresh runs on both data sets, one row each."""
+        check_jobs("n_jobs", n_jobs)
         count = min(_MOST_BATCHES, max(2, trials // _BATCH))
         sizes = [len(part) for part in np.array_split(np.arange(trials), count)]
         tasks = (delayed(self._batch)(data, size) for size in sizes for data in (self.first, self.second))
@@ -195,7 +208,8 @@ class Runs:
             batches.append(batch)
             if progress is not None:
                 progress(len(batches) / (2 * len(sizes)))
-        _check_fresh(batches[::2])
+        if effective_n_jobs(n_jobs) > 1:
+            _check_fresh(batches[::2])
         try:
             return np.concatenate(batches[::2]), np.concatenate(batches[1::2])
         except ValueError:
@@ -278,13 +292,30 @@ def _varying_length() -> InvalidInput:
     )
 
 
+def check_jobs(name: str, number: int | None) -> None:
+    """A number of processes as scikit-learn counts them."""
+    if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number == 0):
+        raise InvalidInput(f"{name} must be a whole number other than 0, got {number!r}; -1 is one on each core")
+
+
+class CopiedNoise(InvalidInput):
+    """The same noise came out of every process."""
+
+    def __init__(self, remedy: str = "n_jobs=1") -> None:
+        super().__init__(
+            "every process drew the same noise: the mechanism carries a generator, and each process got a copy; "
+            f"make the generator inside the mechanism, or use {remedy}"
+        )
+
+
 def _check_fresh(batches: list[Array]) -> None:
-    """Refuse noise that repeats from batch to batch; a mechanism without noise is another matter, and a finding."""
+    """Refuse noise that repeats from batch to batch, if that is no accident."""
     shortest = min(len(batch) for batch in batches)
     heads = [batch[:shortest] for batch in batches]
-    same = all(np.array_equal(head, heads[0]) for head in heads)
-    if same and len(heads) > 1 and not (heads[0] == heads[0][0]).all():
-        raise InvalidInput(
-            "every process drew the same noise: the mechanism carries a generator, and each process got a copy; "
-            "make the generator inside the mechanism, or use n_jobs=1"
-        )
+    if not all(np.array_equal(head, heads[0]) for head in heads):
+        return
+    # With how many powers of e against it outputs with these frequencies repeat: 0 where there is but one output, and
+    # a mechanism without noise is a finding; little where most outputs are alike.
+    counts = np.unique(heads[0], axis=0, return_counts=True)[1]
+    if -(len(heads) - 1) * counts @ np.log(counts / shortest) > _NO_ACCIDENT:
+        raise CopiedNoise

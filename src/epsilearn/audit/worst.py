@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.audit.events import Prospect
-from epsilearn.audit.exact import ExactFinding, Laws, exact_laws
+from epsilearn.audit.exact import COARSER, ExactFinding, Laws, exact_laws
 from epsilearn.audit.finding import Claim, Finding
 from epsilearn.audit.neighbours import Case, search, worst
-from epsilearn.audit.trials import Progress, judge
+from epsilearn.audit.trials import Progress, judge, promise_in
 from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.guarantee import Guarantee
 
@@ -35,8 +35,7 @@ def promise_of(cases: list[Case]) -> Guarantee:
 
 
 def _promise(case: Case) -> Guarantee:
-    release = case.runs.rehearse()
-    promise: Guarantee = release.guarantee_ if hasattr(release, "guarantee_") else release.guarantee
+    promise: Guarantee = promise_in(case.runs.rehearse())
     return promise
 
 
@@ -125,12 +124,16 @@ def exact_worst(cases: list[Case], claim: Claim, progress: Progress | None = Non
             "the exact laws are known for linear models with one or two weights, and for paths among few corners; "
             "ask for fewer columns, or leave --exact out"
         )
-    case, real = worst(cases, lambda case: _measured_by_laws(case, lambda laws: laws.epsilon(claim.delta)), progress)
-    return ExactFinding(claim, real), case
+    case, _ = worst(cases, lambda case: _measured_by_laws(case, lambda laws: laws.epsilon(claim.delta)), progress)
+    laws = _laws(case)
+    if laws is None:
+        raise InvalidInput("none of these settings is one that the mechanism takes; choose others")
+    coarser = [] if laws.points is None else [found for share in COARSER if (found := _laws(case, share)) is not None]
+    return ExactFinding.of(claim, laws, coarser), case
 
 
-def _laws(case: Case) -> Laws | None:
-    return exact_laws(case.mechanism, case.first, case.second)
+def _laws(case: Case, fineness: float = 1.0) -> Laws | None:
+    return exact_laws(case.mechanism, case.first, case.second, fineness)
 
 
 def _measured_by_laws(case: Case, measure: Callable[[Laws], float]) -> float:

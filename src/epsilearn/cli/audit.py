@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, app, print_json, reserved, save_figure, say, show
-from epsilearn.errors import InvalidInput
+from epsilearn.cli.common import AsJson, app, complain, print_json, save_figure, say, show
+from epsilearn.errors import EpsilearnError, InvalidInput
 
 if TYPE_CHECKING:
     from epsilearn.audit.finding import Claim
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 REFUTED = 4
+FIGURES = (".png", ".svg", ".pdf")
 
 
 @app.command()
@@ -28,16 +30,19 @@ def audit(
         str | None,
         typer.Argument(help="An estimator or mechanism by name, or FILE.py:FUNCTION; left out, the names are listed."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="The budget to build it with.")] = 1.0,
+    epsilon: Annotated[float | None, typer.Option(help="The budget to build it with; 1 if left out.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="The delta to build it with; its own default if left out.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="As the estimator takes it, such as output.")] = None,
     calibration: Annotated[str | None, typer.Option(help="paper is held to what is claimed for it.")] = None,
     alpha: Annotated[float | None, typer.Option(help="The regularisation; several are tried if left out.")] = None,
+    margin: Annotated[float | None, typer.Option(help="As the estimator takes it.")] = None,
     rows: Annotated[int | None, typer.Option(help="Of the made-up tables; several are tried if left out.")] = None,
-    columns: Annotated[int, typer.Option(help="Of the made-up tables; few are audited best.")] = 1,
+    columns: Annotated[int | None, typer.Option(help="Of the made-up tables, 1 if left out; few are best.")] = None,
+    rows_per_person: Annotated[int | None, typer.Option(help="The tables then differ in so many rows.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept", help="Fit an intercept as well.")] = False,
+    centre: Annotated[bool, typer.Option("--centre", help="Move rows by a private mean first.")] = False,
     releases: Annotated[
         tuple[Path, Path] | None,
         typer.Option(help="Two .npy files of releases that another program made from two neighbours."),
@@ -51,9 +56,9 @@ def audit(
     ] = False,
     bits: Annotated[bool, typer.Option("--bits", help="Look at the bits of the floats alone.")] = False,
     membership: Annotated[bool, typer.Option("--membership", help="Try to tell whose record was in.")] = False,
-    trials: Annotated[int, typer.Option(help="Runs on each of the two data sets.")] = 5000,
-    confidence: Annotated[float, typer.Option(help="How sure the bound is.")] = 0.999,
-    jobs: Annotated[int, typer.Option(help="How many processes; -1 for one on each core.")] = -1,
+    trials: Annotated[int | None, typer.Option(help="Runs on each of the two data sets; 5000 if left out.")] = None,
+    confidence: Annotated[float | None, typer.Option(help="How sure the bound is; 0.999 if left out.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many processes; one on each core if left out.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw what was seen: .png, .svg or .pdf.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the finding to this file, as JSON.")
@@ -65,36 +70,95 @@ def audit(
     Nothing here is private: what an audit computes from its data is printed without noise.
     """
     from epsilearn.audit.subjects import Options
-    from epsilearn.checks import check_integer, check_probability
 
+    build = {
+        "epsilon": epsilon, "delta": delta, "method": method, "calibration": calibration, "alpha": alpha,
+        "margin": margin, "rows": rows, "columns": columns, "rows_per_person": rows_per_person,
+        "intercept": intercept or None, "centre": centre or None,
+    }  # fmt: skip
+    sampling = {"trials": trials, "confidence": confidence, "jobs": jobs}
+    ways = {"exact": exact or None, "bits": bits or None, "membership": membership or None}
+    files = {"plot": plot, "output": output}
+    claimed = {"claim": claim, "claim_delta": claim_delta}
     if subject is None and releases is None:
+        _refuse("needs something to audit: a name, or FILE.py:FUNCTION", build, sampling, ways, files, claimed)
         _list_subjects(as_json)
         return None
-    ways = [name for name, wanted in (("exact", exact), ("bits", bits), ("membership", membership)) if wanted]
-    if len(ways) > 1:
-        raise InvalidInput(f"--{ways[0]} and --{ways[1]} are two audits; ask for one at a time")
-    way = ways[0] if ways else "events"
-    if way == "exact" and plot is not None:
-        raise InvalidInput("--plot draws what was sampled, and --exact samples nothing")
-    check_integer("--trials", trials, least=100)
-    check_probability("--confidence", confidence)
-    options = Options(epsilon, delta, method, calibration, alpha, rows, columns, intercept)
+    way = _way(ways)
+    if way == "exact":
+        _refuse("is about sampling, and --exact samples nothing; leave it out", sampling)
+    if releases is not None:
+        _refuse(
+            "has no meaning for --releases, which are there already; leave it out", {"trials": trials, "jobs": jobs}
+        )
+    if claim is None:
+        _refuse("needs the --claim that goes with it", {"claim_delta": claim_delta})
+    by_name = releases is None and ".py" not in str(subject)
+    if by_name:
+        _refuse("is for --releases and for functions of a file; --epsilon builds what is named", claimed)
+    else:
+        _refuse("is for subjects by name; leave it out", build, {"exact": ways["exact"]})
+    _check_places(plot, output)
+    options = Options(**_given(build))
     held = None if claim is None else _claim(claim, claim_delta)
-    if claim is None and claim_delta is not None:
-        raise InvalidInput("--claim-delta needs the --claim that goes with it")
     with _watched() as progress:
-        work = _Work(way, trials, confidence, jobs, progress)
+        work = _Work.of(way, progress, **_given(sampling))
         if releases is not None:
-            outcome = _of_releases(subject, releases, held, options, work)
-        elif ".py:" in str(subject):
-            outcome = _of_file(str(subject), held, options, work)
+            outcome = _of_releases(subject, releases, held, work)
+        elif by_name:
+            outcome = _of_subject(str(subject), options, work)
         else:
-            outcome = _of_subject(str(subject), held, options, work)
-    with reserved(output) as write:
-        _report(outcome, as_json, write)
+            outcome = _of_file(str(subject), held, work)
+    _report(outcome, as_json)
+    if output is not None:
+        _kept(lambda: _write(output, json.dumps(outcome.to_dict(), indent=2) + "\n"))
     if plot is not None:
-        save_figure(lambda path: _draw(outcome, path), plot)
+        _kept(lambda: save_figure(lambda path: _draw(outcome, path), plot))
     return REFUTED if outcome.found.refuted else 0
+
+
+def _given(words: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if value is not None}
+
+
+def _refuse(why: str, *groups: dict[str, Any]) -> None:
+    """Options that would be ignored are a mistake."""
+    for name in (name for group in groups for name in _given(group)):
+        raise InvalidInput(f"--{name.replace('_', '-')} {why}")
+
+
+def _way(ways: dict[str, Any]) -> str:
+    wanted = list(_given(ways))
+    if len(wanted) > 1:
+        raise InvalidInput(f"--{wanted[0]} and --{wanted[1]} are two audits; ask for one at a time")
+    return wanted[0] if wanted else "events"
+
+
+def _check_places(plot: Path | None, output: Path | None) -> None:
+    """Whether files can be written there, before hours are spent on what goes into them."""
+    from epsilearn.whole_files import whole_file
+
+    if plot is not None and plot.suffix.lower() not in FIGURES:
+        raise InvalidInput(f"cannot draw to {plot.name}: the figure must be a .png, .svg or .pdf")
+    for path in (plot, output):
+        if path is not None:
+            with whole_file(path):  # made sure of, and left as it was
+                pass
+
+
+def _write(path: Path, text: str) -> None:
+    from epsilearn.whole_files import whole_file
+
+    with whole_file(path) as write:
+        write(text)
+
+
+def _kept(write: Callable[[], Any]) -> None:
+    """A file that cannot be written after all is complained of, and the verdict stands."""
+    try:
+        write()
+    except (OSError, InvalidInput) as error:
+        complain(f"{error}; the verdict above stands", REFUTED, as_json=False)
 
 
 @dataclass(frozen=True)
@@ -102,10 +166,27 @@ class _Work:
     """Which audit, and how long."""
 
     way: str
+    progress: Callable[[float], None]
     trials: int
     confidence: float
     jobs: int
-    progress: Callable[[float], None]
+
+    @staticmethod
+    def of(
+        way: str,
+        progress: Callable[[float], None],
+        trials: int = 5000,
+        confidence: float = 0.999,
+        jobs: int = -1,
+    ) -> _Work:
+        """With these words checked, before anything runs."""
+        from epsilearn.audit.trials import LEAST_TRIALS, check_jobs
+        from epsilearn.checks import check_integer, check_probability
+
+        check_integer("--trials", trials, least=LEAST_TRIALS)
+        check_probability("--confidence", confidence)
+        check_jobs("--jobs", jobs)
+        return _Work(way, progress, trials, confidence, jobs)
 
 
 @dataclass(frozen=True)
@@ -113,8 +194,14 @@ class _Outcome:
     """What was audited, and what was found."""
 
     title: str
-    neighbours: str
+    case: dict[str, Any]
     found: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        """With all that somebody needs to run it again."""
+        from epsilearn import __version__
+
+        return {"subject": self.title, "epsilearn": __version__, **self.case, **self.found.to_dict()}
 
 
 def _list_subjects(as_json: bool) -> None:
@@ -133,55 +220,49 @@ def _claim(epsilon: float, delta: float | None) -> Claim:
     return Claim(epsilon, delta or 0.0)
 
 
-def _of_subject(name: str, held: Claim | None, options: Any, work: _Work) -> _Outcome:
+def _of_subject(name: str, options: Any, work: _Work) -> _Outcome:
     from epsilearn.audit.finding import Claim
     from epsilearn.audit.subjects import subject as named
     from epsilearn.audit.worst import exact_worst, promise_of
 
-    if held is not None:
-        raise InvalidInput("--claim is for --releases and for functions of a file; --epsilon builds what is named")
     one = named(name)
     cases = one.cases(options)
-    promise = promise_of(cases)
-    printed = promise.claimed_epsilon
-    claim = Claim.of(promise) if printed is None else Claim(printed, promise.delta)
+    claim = Claim.of(promise_of(cases), printed=True)
     if work.way == "exact":
         found, case = exact_worst(cases, claim, work.progress)
-        return _Outcome(one.title, case.words, found)
+        return _Outcome(one.title, case.to_dict(), found)
     return _sampled(one.title, cases, claim, work)
 
 
 def _sampled(title: str, cases: list[Case], claim: Claim, work: _Work) -> _Outcome:
-    from epsilearn.audit.worst import audit_worst, worst_releases
+    from epsilearn.audit.trials import CopiedNoise
+    from epsilearn.audit.worst import worst_releases
 
-    if work.way == "events":
-        found, case = audit_worst(
-            cases, claim, trials=work.trials, confidence=work.confidence, n_jobs=work.jobs, progress=work.progress
-        )
-        return _Outcome(title, case.words, found)
-    first, second, case = worst_releases(cases, claim, work.trials, work.confidence, work.jobs, work.progress)
-    return _Outcome(title, case.words, _judged(first, second, claim, work))
+    try:
+        first, second, case = worst_releases(cases, claim, work.trials, work.confidence, work.jobs, work.progress)
+    except CopiedNoise:
+        raise CopiedNoise("--jobs 1") from None
+    return _Outcome(title, case.to_dict(), _judged(first, second, claim, work, case.float_noise))
 
 
-def _judged(first: Any, second: Any, claim: Claim, work: _Work) -> Any:
+def _judged(first: Any, second: Any, claim: Claim, work: _Work, float_noise: Any = None) -> Any:
     from epsilearn.audit import audit_bits, judge
     from epsilearn.audit.membership import attack
 
     if work.way == "bits":
-        return audit_bits(first, second, claim, work.confidence)
+        centres, scale = float_noise or (None, None)
+        return audit_bits(first, second, claim, work.confidence, centres=centres, scale=scale)
     return (attack if work.way == "membership" else judge)(first, second, claim, work.confidence)
 
 
-def _of_releases(
-    subject: str | None, files: tuple[Path, Path], claim: Claim | None, options: Any, work: _Work
-) -> _Outcome:
+def _of_releases(subject: str | None, files: tuple[Path, Path], claim: Claim | None, work: _Work) -> _Outcome:
     if subject is not None:
         raise InvalidInput("--releases were made elsewhere; leave the subject out")
     if claim is None:
         raise InvalidInput("say what is claimed of these releases with --claim")
-    _check_plain(options, work)
     first, second = map(_loaded, files)
-    return _Outcome("releases", f"{files[0].name} against {files[1].name}", _judged(first, second, claim, work))
+    case = {"neighbours": f"{files[0].name} against {files[1].name}"}
+    return _Outcome("releases", case, _judged(first, second, claim, work))
 
 
 def _loaded(path: Path) -> Any:
@@ -193,22 +274,40 @@ def _loaded(path: Path) -> Any:
         raise InvalidInput(f"cannot read {path} as an array of numbers in numpy's .npy format") from None
 
 
-def _of_file(place: str, claim: Claim | None, options: Any, work: _Work) -> _Outcome:
+def _of_file(place: str, claim: Claim | None, work: _Work) -> _Outcome:
     """A function of a file that also says which neighbours to run it on, and what it claims."""
+    path, _, name = place.rpartition(":")
+    if not path:
+        raise InvalidInput(f"which function of {place}? write {place}:FUNCTION")
+    try:
+        words = _executed(Path(path))
+        claim = _claim_in(words, path) if claim is None else claim
+        return _sampled(place, [_case_in(words, path, name)], claim, work)
+    except EpsilearnError:
+        raise
+    except (Exception, SystemExit) as error:
+        # Its data are made up: what it says may be shown.
+        said = " ".join(str(error).split())
+        raise InvalidInput(f"{path} raised {type(error).__name__}{f': {said}' if said else ''}; mend it") from None
+
+
+def _case_in(words: dict[str, Any], path: str, name: str) -> Case:
     from epsilearn.audit.neighbours import Case
 
-    _check_plain(options, work)
-    path, _, name = place.rpartition(":")
-    words = _executed(Path(path))
     for word in (name, "FIRST", "SECOND"):
         if word not in words:
             raise InvalidInput(f"{path} has no {word}; an audit needs {name or 'a function'}, FIRST and SECOND")
-    if claim is None:
-        if "EPSILON" not in words:
-            raise InvalidInput(f"{path} does not say what is claimed; give it EPSILON (and DELTA), or use --claim")
-        claim = _claim(words["EPSILON"], words.get("DELTA"))
-    case = Case(words[name], words["FIRST"], words["SECOND"], "FIRST against SECOND", words.get("STATISTIC"))
-    return _sampled(place, [case], claim, work)
+    if ("CENTRES" in words) != ("SCALE" in words):
+        raise InvalidInput(f"{path} has one of CENTRES and SCALE; they go together, or are left out")
+    float_noise = (words["CENTRES"], words["SCALE"]) if "CENTRES" in words else None
+    neighbours = words["FIRST"], words["SECOND"], "FIRST against SECOND"
+    return Case(words[name], *neighbours, words.get("STATISTIC"), float_noise=float_noise)
+
+
+def _claim_in(words: dict[str, Any], path: str) -> Claim:
+    if "EPSILON" not in words:
+        raise InvalidInput(f"{path} does not say what is claimed; give it EPSILON (and DELTA), or use --claim")
+    return _claim(words["EPSILON"], words.get("DELTA"))
 
 
 def _executed(path: Path) -> dict[str, Any]:
@@ -217,13 +316,6 @@ def _executed(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InvalidInput(f"there is no file {path}")
     return runpy.run_path(str(path))
-
-
-def _check_plain(options: Any, work: _Work) -> None:
-    from epsilearn.audit.subjects import Options
-
-    if options != Options() or work.way == "exact":
-        raise InvalidInput("--epsilon, --delta, --exact and what builds an estimator are for subjects by name")
 
 
 @contextmanager
@@ -238,28 +330,17 @@ def _watched() -> Iterator[Callable[[float], None]]:
         yield lambda share: bars.update(task, completed=share)
 
 
-def _report(outcome: _Outcome, as_json: bool, write: Callable[[str | bytes], None]) -> None:
-    import json
-
-    document = {"subject": outcome.title, "neighbours": outcome.neighbours, **outcome.found.to_dict()}
-    write(json.dumps(document, indent=2) + "\n")
+def _report(outcome: _Outcome, as_json: bool) -> None:
     if as_json:
-        print_json(document)
+        print_json(outcome.to_dict())
         return
-    show([("audited", outcome.title), ("neighbours", outcome.neighbours)])
+    show([("audited", outcome.title), ("neighbours", outcome.case["neighbours"])])
     say("")
     say(str(outcome.found))
 
 
 def _draw(outcome: _Outcome, path: Path) -> None:
     from epsilearn import plots
-    from epsilearn.audit.bits import BitFinding
-    from epsilearn.audit.figures import finding_figure, membership_figure
-    from epsilearn.audit.membership import Membership
+    from epsilearn.audit.figures import figure_of
 
-    if isinstance(outcome.found, Membership):
-        figure = membership_figure(outcome.found, outcome.title)
-    else:
-        found = outcome.found.finding if isinstance(outcome.found, BitFinding) else outcome.found
-        figure = finding_figure(found, outcome.title)
-    plots.save(figure, path)
+    plots.save(figure_of(outcome.found, outcome.title), path)
