@@ -372,7 +372,9 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     if isinstance(y, np.ma.MaskedArray):
         raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
     try:
-        X, y = np.asarray(X) if isinstance(X, list | tuple) else X, np.asarray(y)
+        X, y = X.tocsr() if hasattr(X, "tocsr") else X, np.asarray(y)
+        if isinstance(X, list | tuple) or not hasattr(X, "__getitem__"):
+            X = None if X is None else np.asarray(X)
         check_consistent_length(X, y)
         fits = X is not None
     except (TypeError, ValueError):
@@ -382,7 +384,7 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         raise InvalidInput(
             "X must be a table whose rows are all of one length, and y must hold one label or number for each of them"
         )
-    return (X.tocsr() if hasattr(X, "tocsr") else X), y
+    return X, y
 
 
 def _take(X: Any, rows: Indices) -> Any:
