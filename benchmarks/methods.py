@@ -142,8 +142,8 @@ def _opacus_grid(facts: Facts) -> list[Settings]:
         families = [(batch, 300, 0.9, both, (0.3, 1.0))]
     elif facts.large:
         # Where its best lies: many rows allow large rates, ten classes smaller ones.
-        rates = (0.3, 1.0, 3.0, 10.0) if facts.classes > 2 else (1.0, 3.0, 10.0, 30.0)
-        families = [(batch, 1000, 0.9, both, rates), (batch, 300, 0.9, both, rates[1:])]
+        rates = (0.3, 1.0, 3.0, 10.0) if facts.classes > 2 else (1.0, 3.0, 10.0, 30.0, 100.0)
+        families = [(batch, 1000, 0.9, both, rates), (batch, 300, 0.9, both, rates[1:4])]
         families += [(1.0, 30, 0.9, (1.0,), (1.0, 3.0))]
     else:
         families = [(batch, 1000, 0.9, both, rates), (batch, 300, 0.9, both, rates)]
