@@ -25,6 +25,7 @@ __all__ = [
     "check_probability",
     "check_share",
     "check_size",
+    "check_unmasked",
     "check_within_doubles",
     "within_doubles",
 ]
@@ -64,6 +65,12 @@ def check_size(name: str, number: object) -> float:
             "the data"
         )
     return value
+
+
+def check_unmasked(*parts: object) -> None:
+    """Refuse masked arrays, of which numpy's functions read what is hidden."""
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
 
 
 def check_within_doubles(*numbers: float) -> None:

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.validation import column_or_1d
 
 from epsilearn import statistics
-from epsilearn.checks import check_bounds, check_positive
+from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
@@ -100,8 +100,7 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
 
 def _paired(predicted: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Predictions and true values, one of each for every record."""
-    if isinstance(y, np.ma.MaskedArray):
-        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    check_unmasked(y)
     try:
         first, second = column_or_1d(np.asarray(predicted)), column_or_1d(np.asarray(y))
         fits = len(first) == len(second)

@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
-from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability
+from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability, check_unmasked
 from epsilearn.errors import InvalidInput
 from epsilearn.evaluation import check_range, private_score, record_scores
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear.classification import public_labels
+from epsilearn.linear.model import forget_fit
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
@@ -133,9 +134,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        # A fit that fails must not leave an earlier one's model behind.
-        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
-            delattr(self, name)
+        forget_fit(self)
         self._check()
         X, y = _table(X, y)
         candidates, assumptions = self._candidates(y)
@@ -369,8 +368,7 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Features and targets, of as many rows, that can be taken apart by row number."""
     if y is None:
         raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
-    if isinstance(y, np.ma.MaskedArray):
-        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    check_unmasked(y)
     try:
         X, y = X.tocsr() if hasattr(X, "tocsr") else X, np.asarray(y)
         if isinstance(X, list | tuple) or not hasattr(X, "__getitem__"):

@@ -197,12 +197,10 @@ def _by_maximum(
 
     before = part(0.0) if prior else 0.0
     if loss.two_sided:
-        # Over angles from 0 to 45 degrees, each cell bounded by its larger deviations.
-        angles = np.linspace(0, math.pi / 4, 65)
-        cells = list(zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True))
-        if prior:
-            # What was released before may choose the angle.
-            cells = [(1.0, math.sqrt(0.5))]
+        # Over angles from 0 to 45 degrees, each cell bounded by its larger deviations. What was released before may
+        # choose the angle: then all of them are one cell.
+        angles = np.linspace(0, math.pi / 4, 2 if prior else 65)
+        cells = zip(np.cos(angles[:-1]), np.sin(angles[1:]), strict=True)
         return min(1.0, (max(2 * part(k * float(c)) + 2 * part(k * float(s)) for c, s in cells) + before) * _SLACK)
     return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2) + before) * _SLACK)
 

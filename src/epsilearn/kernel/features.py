@@ -20,15 +20,15 @@ from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from epsilearn.kernel.monomials import countable, monomial_count, monomials
 from epsilearn.rows.bounds import without_giants
 
-__all__ = ["FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
+__all__ = ["NOTHING", "FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
 
 Array = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # numbers held at a time
 # Directions in which landmarks differ by less than this share of the largest are left out: floats cannot tell them.
 _FLAT = 1e-10
-# Landmarks whose squared features are all below this share of the squared bound are as good as none.
-_NOTHING = 1e-100
+# Public points whose squared features are all below this share of the squared bound are as good as none.
+NOTHING = 1e-100
 _MOST_WAVES = 1_000_000
 _LEAST_SINGLE, _LARGEST_SINGLE = 1e-30, 1e36
 
@@ -158,7 +158,7 @@ class Landmarks(FeatureMap):
         gram = kernel.matrix(self.landmarks, self.landmarks)
         sizes, directions = eigh(gram)
         sizes, directions = sizes[::-1], directions[:, ::-1]
-        if not sizes[0] > _NOTHING * kernel.bound**2:
+        if not sizes[0] > NOTHING * kernel.bound**2:
             raise InvalidInput(
                 "the landmarks all have features of length 0, or next to it beside the kernel's bound; choose others"
             )

@@ -18,7 +18,7 @@ from epsilearn.kernel.kernels import Kernel
 from epsilearn.kernel.model import PUBLIC_LANDMARKS, Array, KernelModel
 from epsilearn.linear import LogisticRegression
 from epsilearn.linear.classification import given_classes
-from epsilearn.linear.model import PrivateLinearModel
+from epsilearn.linear.model import PrivateLinearModel, forget_fit
 from epsilearn.losses import Loss, Softmax
 from epsilearn.rows import Bounds
 
@@ -54,7 +54,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         -------
         self
         """
-        self._forget()
+        forget_fit(self)
         points, target, loss, assumptions = self._records(X, y, unsupported)
         features = self._map(len(target), loss)
         self._features_ = features

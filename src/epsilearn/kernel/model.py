@@ -19,7 +19,7 @@ from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, Ke
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
 from epsilearn.linear.classification import public_labels
-from epsilearn.linear.model import PrivateModel, given_strength, validated
+from epsilearn.linear.model import PrivateModel, forget_fit, given_strength, validated
 from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
@@ -171,7 +171,7 @@ class KernelLearner(KernelModel):
         -------
         self
         """
-        self._forget()
+        forget_fit(self)
         self._check_settings()
         self._learn(*self._problem(X, y, unsupported))
         return self

@@ -20,6 +20,7 @@ from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import KernelProblem
+from epsilearn.kernel.features import NOTHING
 from epsilearn.kernel.hypothesis import Hypothesis
 from epsilearn.kernel.kernels import Kernel
 from epsilearn.kernel.model import Array, KernelLearner
@@ -32,8 +33,6 @@ __all__ = ["SemiInteractiveLearner", "laplace_each", "public_whitening"]
 
 # How much noise the rounding of values, and of the whitening, may add.
 _ROUNDING_SHARE = 0.01
-# Public points whose squared features are all below this share of the squared bound are as good as none.
-_NOTHING = 1e-100
 _TOO_SHORT = "the public points' features are too short to learn from; choose others"
 
 
@@ -253,7 +252,7 @@ class _PrintedPlan:
 def _plan_printed(learner: SemiInteractiveLearner, problem: KernelProblem, gram: Array) -> _PrintedPlan:
     sensitivity = problem.stability.value_sensitivity(problem.bound)
     count, people = len(gram), learner._people
-    if not np.diagonal(gram).max() > _NOTHING * problem.bound**2:
+    if not np.diagonal(gram).max() > NOTHING * problem.bound**2:
         raise InvalidInput(_TOO_SHORT)
     if learner._delta:
         each = laplace_each(count, learner._epsilon, learner._delta)

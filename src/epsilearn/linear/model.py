@@ -14,7 +14,7 @@ from epsilearn.calibration.centring import Centring, leaves_room, planned_centri
 from epsilearn.calibration.gradient import record_shift
 from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
-from epsilearn.checks import check_choice, check_fit_budget, check_integer, check_size, within_doubles
+from epsilearn.checks import check_choice, check_fit_budget, check_integer, check_size, check_unmasked, within_doubles
 from epsilearn.errors import InvalidInput, PrivacyWarning
 from epsilearn.guarantee import Guarantee
 from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
@@ -24,7 +24,9 @@ from epsilearn.progress import fitting
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.rows.bounds import without_giants
 
-__all__ = ["FLOATS", "PrivateLinearModel", "PrivateModel", "given_strength", "public_bound", "validated"]
+__all__ = [
+    "FLOATS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound", "validated",
+]  # fmt: skip
 
 FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
@@ -82,8 +84,7 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
     In silence: its own check for infinity warns where a sum of large numbers overflows, which would tell of records.
     """
     fault = ""
-    if any(isinstance(part, np.ma.MaskedArray) for part in given):
-        raise InvalidInput("masked arrays are not supported: what they hide would be read; drop or fill those values")
+    check_unmasked(*given)
     try:
         with np.errstate(all="ignore"):
             return validate_data(model, *given, accept_sparse="csr", **{"dtype": FLOATS, **options})
@@ -93,6 +94,12 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
         fault = "a feature or a target is beyond the doubles; clip such numbers by a rule fixed beforehand"
     # Raised out here: the error that was caught may carry private values along.
     raise InvalidInput(fault)
+
+
+def forget_fit(model: Any) -> None:
+    """A fit that fails must not leave an earlier one's model behind under new bounds or labels."""
+    for name in [name for name in vars(model) if name.endswith("_") and not name.endswith("__")]:
+        delattr(model, name)
 
 
 class PrivateModel(BaseEstimator):  # type: ignore[misc]
@@ -107,7 +114,7 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
             )
         if unsupported:
             raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
-        self._forget()
+        forget_fit(self)
         X, y = validated(self, X, y, **options)
         if options.get("y_numeric") and y.dtype.kind not in "biuf":
             raise InvalidInput(_NOT_NUMBERS)
@@ -115,11 +122,6 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
         if options.get("y_numeric") and not np.isfinite(y).all():
             raise InvalidInput("Input y contains NaN; drop or fill such values by a rule that looks at no data")
         return X, y
-
-    def _forget(self) -> None:
-        """A fit that fails must not leave an earlier one's model behind under new bounds or labels."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("__")]:
-            delattr(self, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
