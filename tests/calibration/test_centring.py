@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 from epsilearn import LogisticRegression
+from epsilearn.balls import exact
 from epsilearn.calibration.additive import gaussian_delta, gaussian_shift
 from epsilearn.calibration.centring import UNITS, Centring, leaves_room, planned_centring, shifted_centring
 from epsilearn.calibration.objective import gaussian_perturbation
@@ -77,24 +78,49 @@ def test_moved_rows(make, kind):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-3)])
 def test_normal_noise_amounts_to_its_shift(epsilon, delta):
-    found = planned_centring(1000, COLUMNS, epsilon, delta)
-    shifts = [Fraction(MOVE) / Fraction(found.mean), Fraction(UNITS) / Fraction(found.spread)]
-    assert sum(shift**2 for shift in shifts) <= Fraction(found.shift) ** 2
-    assert found.shift**2 == pytest.approx(0.12 * gaussian_shift(epsilon, delta) ** 2, rel=1e-6)
-    # With 5 % less noise more is shown than the shift says.
-    assert sum((shift / Fraction(95, 100)) ** 2 for shift in shifts) > Fraction(found.shift) ** 2
+    for rows in (100, 1000, 10**6):
+        found, whole = planned_centring(rows, COLUMNS, epsilon, delta), gaussian_shift(epsilon, delta)
+        shifts = [Fraction(MOVE) / Fraction(found.mean), Fraction(UNITS) / Fraction(found.spread)]
+        assert sum(shift**2 for shift in shifts) <= Fraction(found.shift) ** 2
+        assert found.shift**2 <= 0.12 * whole**2 * (1 + 1e-6)
+        # With 5 % less noise more is shown than the shift says.
+        assert sum((shift / Fraction(95, 100)) ** 2 for shift in shifts) > Fraction(found.shift) ** 2
+
+
+def least(cost, most: float) -> float:
+    """The share of at most so much that costs least, by brute force."""
+    shares = np.geomspace(1e-9, most, 20_001)
+    return float(shares[np.argmin([cost(share) for share in shares])])
+
+
+@pytest.mark.parametrize("rows", [100, 3000, 10**5, 10**7])
+@pytest.mark.parametrize("columns", [2, 50])
+def test_shares_are_worth_their_cost(rows, columns):
+    """What a share takes from the fit, and what its noise adds to the length of moved rows, taken to be a tenth."""
+    whole = gaussian_shift(0.5, 1e-8)
+    found = planned_centring(rows, columns, 0.5, 1e-8)
+    mean = least(lambda share: share / 2 + columns * (2 / (rows * whole)) ** 2 / share / (2 * 0.01), 0.1)
+    spread = least(lambda share: share / 2 + 1 / (rows * whole * math.sqrt(share)) / (2 * 0.01), 0.02)
+    assert (2 * UNITS / (found.mean * whole)) ** 2 == pytest.approx(mean, rel=1e-2)
+    assert (UNITS / (found.spread * whole)) ** 2 == pytest.approx(spread, rel=1e-2)
+    found = planned_centring(rows, columns, 0.5, 0.0)
+    mean = least(lambda share: share + (2 * columns / (rows * 0.5 * share)) ** 2 / (2 * 0.01), 0.1)
+    spread = least(lambda share: share + math.sqrt(2) / (rows * 0.5 * share) / (2 * 0.01), 0.02)
+    assert 2 * UNITS / (found.mean * 0.5) == pytest.approx(mean, rel=1e-2)
+    assert UNITS / (found.spread * 0.5) == pytest.approx(spread, rel=1e-2)
 
 
 def test_pure_noise_costs_its_share():
-    found = planned_centring(1000, COLUMNS, 0.7, 0.0)
-    spent = Fraction(MOVE) / Fraction(found.mean) + Fraction(UNITS) / Fraction(found.spread)
-    assert spent <= Fraction(found.epsilon)
-    assert found.epsilon == pytest.approx(0.12 * 0.7)
-    assert spent / Fraction(95, 100) > Fraction(found.epsilon)
+    for rows in (100, 1000, 10**6):
+        found = planned_centring(rows, COLUMNS, 0.7, 0.0)
+        spent = Fraction(MOVE) / Fraction(found.mean) + Fraction(UNITS) / Fraction(found.spread)
+        assert spent <= exact(found.epsilon)
+        assert found.epsilon <= 0.12 * 0.7 * (1 + 1e-9)
+        assert spent / Fraction(95, 100) > exact(found.epsilon)
 
 
 def test_a_person_with_several_rows_gets_a_share_of_the_shift():
-    assert shifted_centring(1000, COLUMNS, 0.05).mean == pytest.approx(2 * shifted_centring(1000, COLUMNS, 0.1).mean)
+    assert shifted_centring(100, COLUMNS, 0.05).mean == pytest.approx(2 * shifted_centring(100, COLUMNS, 0.1).mean)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-4, 1e-6), (0.1, 1e-3), (1.0, 1e-3), (50.0, 1e-3), (1.0, 1e-300)])

@@ -125,3 +125,23 @@ def test_a_typical_score_is_public_too(method):
     assert typical_score(method, target_bound=3.0) == pytest.approx(3 * typical_score(method, target_bound=1.0))
     assert typical_score(method, classes=2) < typical_score(method, classes=3) == typical_score(method, classes=30)
     assert all(0 < typical_score(method, classes) < 100 for classes in (2, 3))
+
+
+@pytest.mark.parametrize("row_norm", [1e-3, 1.0, 40.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize(
+    ("rows", "columns", "epsilon"),
+    [(300, 20, 0.1), (10_000, 20, 0.1), (30_000, 100, 1.0), (10**6, 50, 0.1), (10**6, 50, 1.0), (20_000, 50_000, 1.0)],
+)
+def test_scores_grow_as_noise_shrinks(rows, columns, epsilon, delta, row_norm):
+    """The rule of docs/theory/strength.md, at the noise of the strength that was found."""
+    loss, score = Logistic(3.0), 3.0
+    found = automatic_strength(loss, rows, columns, row_norm, epsilon, delta, "objective", score, growing=True)
+    counted = min(columns, 1500)
+    if delta:
+        length = math.sqrt(counted) * gaussian_perturbation(loss, rows, row_norm, found, epsilon, delta).scale
+    else:
+        length = counted * pure_perturbation(loss, rows, row_norm, found, epsilon).scale
+    t = length / (rows * row_norm)
+    expected = row_norm**2 * t / (score * max(5, t**-0.5)) * min(1, t / 0.006)
+    assert found == pytest.approx(max(expected, row_norm**2 / (2 * rows * epsilon)), rel=0.02)

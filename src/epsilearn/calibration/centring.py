@@ -1,7 +1,7 @@
 """Centring: rows are moved by a noisy mean and scaled by a noisy length before a model is fitted to them.
 
-Rows that share a large mean spend most of their norm, and so most of the noise, on what they have in common. A tenth
-of the budget finds that mean well enough to take it away. Proofs: ``docs/theory/centring.md``.
+Rows that share a large mean spend most of their norm, and so most of the noise, on what they have in common. At most a
+tenth of the budget finds that mean well enough to take it away. Proofs: ``docs/theory/centring.md``.
 
 Lengths here are shares of the bound on a row's norm; sums are whole numbers of units, so that they are exact.
 """
@@ -23,13 +23,16 @@ Array = NDArray[np.float64]
 
 # A length of 1 is this many units: fine enough to be exact for every purpose, and few enough for 2**33 rows to add up.
 UNITS = 2**30
-# Shares of the budget: of epsilon, or of the squared length of the normal shift.
+# The most that a mean and a length may take of the budget: of epsilon, or of the squared length of the normal shift.
 _MEAN_SHARE, _SPREAD_SHARE = 0.1, 0.02
+# How long rows are once they are moved, for the rule that says how much their mean is worth. Bounds are often too wide,
+# and then rows are short: a mean that is told too well costs little, one that is not costs all.
+_MOVED = 0.1
 # How far moved rows may reach, in root mean squares. Shorter is less noise; but rows that are cut in training and not
 # when they are scored are scored wrongly, and a tenth of the rows of many tables is half as long again as the others.
 _REACH = 1.2
 # What the copy of the moved rows may take, in bytes.
-_MOST_MEMORY = 2**32
+_MOST_MEMORY = 2**31
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Centring:
     @property
     def worthwhile(self) -> bool:
         """Whether the mean can be told from noise, and the moved rows fit in memory."""
-        return self.deviation * math.sqrt(self.columns) <= 1 and 8 * self.rows * self.columns <= _MOST_MEMORY
+        return self.deviation * math.sqrt(self.columns) <= 1 and 4 * self.rows * self.columns <= _MOST_MEMORY
 
     def centre(self, noisy_sum: Array) -> Array:
         """The mean that a noisy sum stands for: shrunk towards 0 by what noise adds to its length, and inside the ball.
@@ -120,24 +123,31 @@ def planned_centring(rows: int, columns: int, epsilon: float, delta: float) -> C
     sqrt(1 / s1**2 + 1 / s2**2), also if the second depends on the first; K-norm and Laplace noise of scales 1 / e1 and
     1 / e2 times these cost e1 + e2.
 
+    What a share is worth follows from public numbers: a share s of the squared shift costs the fit s / 2 of its noise,
+    and noise of length e / sqrt(s) in the mean makes rows that are a tenth long longer by the share 50 e**2 / s.
+
     Examples
     --------
     >>> found = planned_centring(10_000, 20, 1.0, 1e-6)
     >>> found.gaussian, found.worthwhile, round(found.deviation, 4)
-    (True, True, 0.0027)
-    >>> planned_centring(10_000, 20, 1.0, 0.0).epsilon
-    0.12
+    (True, True, 0.0043)
+    >>> round(planned_centring(100_000, 20, 1.0, 0.0).epsilon, 3), planned_centring(1000, 20, 1.0, 0.0).epsilon
+    (0.045, 0.12)
     """
     if delta:
         return shifted_centring(rows, columns, gaussian_shift(epsilon, delta))
-    shares = [decimal_down(exact(epsilon) * exact(share)) for share in (_MEAN_SHARE, _SPREAD_SHARE)]
+    mean_share = min(_MEAN_SHARE, (2 * columns / (rows * epsilon * _MOVED)) ** (2 / 3))
+    spread_share = min(_SPREAD_SHARE, math.sqrt(1 / (math.sqrt(2) * rows * epsilon)) / _MOVED)
+    shares = [decimal_down(exact(epsilon) * exact(share)) for share in (mean_share, spread_share)]
     scales = laplace_scale(_longest_move(columns), shares[0]), laplace_scale(UNITS, shares[1])
     return Centring(rows, columns, *scales, epsilon=decimal_up(exact(shares[0]) + exact(shares[1])))
 
 
 def shifted_centring(rows: int, columns: int, whole: float) -> Centring:
     """The noise of a centring that takes its share of a normal shift of length ``whole``: see `planned_centring`."""
-    shifts = [round_down(exact(whole) * exact(math.sqrt(share))) for share in (_MEAN_SHARE, _SPREAD_SHARE)]
+    mean_share = min(_MEAN_SHARE, 2 * math.sqrt(columns) / (rows * whole * _MOVED))
+    spread_share = min(_SPREAD_SHARE, (1 / (2 * rows * whole * _MOVED**2)) ** (2 / 3))
+    shifts = [round_down(exact(whole) * exact(math.sqrt(share))) for share in (mean_share, spread_share)]
     scales = round_up(exact(_longest_move(columns)) / exact(shifts[0])), round_up(exact(UNITS) / exact(shifts[1]))
     return Centring(rows, columns, *scales, shift=math.hypot(*shifts) * (1 + 1e-12))
 

@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 
 _SLACK = 1 + 1e-9
 _ROUNDING = 1 + 1e-12  # covers the roundings of the few float operations of a bound
+# Into how many cells slopes are cut: more of them follow the trade-off more closely, and add more tails.
+_CELLS = (1, 2, 4, 8, 16, 32)
 # Gauss and Legendre's rule on [0, 1].
 _NODES, _NODE_WEIGHTS = (np.polynomial.legendre.leggauss(20)[0] + 1) / 2, np.polynomial.legendre.leggauss(20)[1] / 2
 
@@ -166,14 +168,19 @@ def gaussian_loss(
 ) -> float:
     """A bound on delta(epsilon) of the exact minimiser when b is normal with deviation ``scale``.
 
-    Theorem. With k = 2 L R / scale, r the rank of a record's curvature (1 for a loss of one score), c = r log(1 + beta
-    R**2 / (n strength)), z = epsilon - c - k**2 / 2 > 0 and G(a) = Phi(-z/a) - e**(z + a**2/2) Phi(-z/a - a):
-    delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have either sign (regression, custom losses) instead:
-    delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t.
+    Theorem C. Cut the slopes [0, L] into cells at points s, let c(s) be the largest log(1 + l'' R**2 / (n strength))
+    of the cells that meet at s, and G(e, a) = Phi(a/2 - e/a) - exp(e) Phi(-a/2 - e/a), which is what a normal shift of
+    length a costs: delta <= the sum over s of G(epsilon - c(s), (s + L) R / scale) + G(epsilon - c(s), s R / scale),
+    where epsilon - c(s) exceeds half the square of each shift. Any cells will do; the best of a few choices is taken.
+
+    Losses of several scores, r the rank of a record's curvature: with k = 2 L R / scale, c = r log(1 + beta R**2 / (n
+    strength)) and G(a) = G(epsilon - c - (k**2 - a**2) / 2, a), delta <= r**2 G(k) + 2 r G(k/2). Where slopes can have
+    either sign (regression, custom losses): delta <= the largest 2 G(k cos t) + 2 G(k sin t) over angles t.
 
     After releases whose privacy loss is that of a normal shift of length ``prior``, and which the rows may depend on,
-    z loses prior**2 / 2, every G(a) becomes G(sqrt(a**2 + prior**2)), and G(prior) comes on top. Where slopes can have
-    either sign, the angle may then differ from release to release: 2 G(k) + 2 G(k / sqrt(2)) instead of the largest.
+    every shift a becomes sqrt(a**2 + prior**2), and for each that is not 0 there is G(epsilon - c(s) - a**2 / 2, prior)
+    / 2 on top; in the sums for several scores and either sign, G(prior) once. Where slopes can have either sign, the
+    angle may then differ from release to release: 2 G(k) + 2 G(k / sqrt(2)) instead.
 
     Also delta <= the expectation of (1 - e**(epsilon - A))+ for A the largest loss given the noise's length in the
     span of the records' gradients, which is chi distributed with 2 r degrees of freedom. The smaller of the two, where
@@ -186,6 +193,55 @@ def gaussian_loss(
 def _by_maximum(
     loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float, prior: float = 0.0
 ) -> float:
+    if loss.two_sided or loss.rank > 1:
+        return _by_largest(loss, rows, row_norm, strength, scale, epsilon, prior)
+    weight, unit = row_norm**2 / (rows * strength), row_norm / scale
+    # Without a trade-off one cell is best.
+    choices = _CELLS if loss.curvature_at(loss.lipschitz) < loss.mean_curvature else _CELLS[:1]
+    bounds = [_by_cells(loss, cells, weight, unit, epsilon, prior) for cells in choices]
+    if prior:
+        # What the prior shift costs alone is counted for every cell, and here once: less where delta is not small.
+        bounds.append(_by_largest(loss, rows, row_norm, strength, scale, epsilon, prior))
+    return min(bounds)
+
+
+def _by_cells(loss: LossBounds, cells: int, weight: float, unit: float, epsilon: float, prior: float) -> float:
+    slopes = np.linspace(0, loss.lipschitz, cells + 1)
+    bends = np.log1p(_cell_curvatures(loss, slopes) * weight) * _ROUNDING
+    # At each end of a cell the larger bend of the two cells that meet there.
+    left = epsilon - np.maximum(np.append(bends, 0.0), np.append(0.0, bends))
+    ends, left = np.concatenate([slopes, slopes + loss.lipschitz]), np.concatenate([left, left])
+    shifts = ends * unit * _ROUNDING
+    # The shift of length 0, which costs nothing while there is room for its bend.
+    total = float(np.sum(_shift_costs(left[1:], np.hypot(shifts[1:], prior)))) if left[0] > 0 else 1.0
+    if prior:
+        by_prior = _shift_costs(left - shifts**2 / 2, np.full(len(left), prior))
+        total += float(by_prior[0] + np.sum(by_prior[1:]) / 2)
+    return min(1.0, total * _SLACK)
+
+
+def _cell_curvatures(loss: LossBounds, slopes: Array) -> Array:
+    """The largest curvature in each cell of slopes.
+
+    It is concave: in a cell it is at most what the lines through the neighbouring points say, and the largest of all.
+    """
+    curvature = np.broadcast_to(loss.curvature_at(slopes), slopes.shape)
+    rise = np.diff(curvature)
+    over = np.minimum(np.append(np.inf, curvature[1:-1] + rise[:-1]), np.append(curvature[1:-1] - rise[1:], np.inf))
+    found: Array = np.minimum(np.maximum.reduce([over, curvature[:-1], curvature[1:]]), loss.mean_curvature)
+    return found
+
+
+def _shift_costs(epsilon: Array, shift: Array) -> Array:
+    """The delta of normal shifts of these lengths; 1 where epsilon is less than half the square of one."""
+    starts = epsilon / shift - shift / 2
+    costs: Array = np.where(starts > 0, _excess_tail(np.maximum(starts, 0.0), shift), 1.0)
+    return costs
+
+
+def _by_largest(
+    loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float, prior: float
+) -> float:
     k = 2 * loss.lipschitz * row_norm / scale
     z = epsilon - _determinant(loss, rows, row_norm, strength) - k**2 / 2 - prior**2 / 2
     if z <= 0:
@@ -193,7 +249,7 @@ def _by_maximum(
 
     def part(a: float) -> float:
         together = math.hypot(a, prior)
-        return _excess_tail(z / together, together)
+        return float(_excess_tail(z / together, together))
 
     before = part(0.0) if prior else 0.0
     if loss.two_sided:
@@ -205,20 +261,22 @@ def _by_maximum(
     return min(1.0, (loss.rank**2 * part(k) + 2 * loss.rank * part(k / 2) + before) * _SLACK)
 
 
-def _excess_tail(start: float, step: float) -> float:
+def _excess_tail(start: Any, step: Any) -> Any:
     """Phi(-u) - e**(u a + a**2 / 2) Phi(-u - a), without cancelling: phi(u) times the integral of 1 - t M(t) from u to
     u + a, M being Mills' ratio Phi(-t) / phi(t), whose derivative is t M(t) - 1.
 
     Examples
     --------
-    >>> round(_excess_tail(1.0, 0.5) / (0.158655253931457 - 1.868245957432222 * 0.066807201268858), 9)
+    >>> round(float(_excess_tail(1.0, 0.5)) / (0.158655253931457 - 1.868245957432222 * 0.066807201268858), 9)
     1.0
     """
-    density = math.exp(-(start**2) / 2) / math.sqrt(2 * math.pi)
-    if step > 1:
-        return density * float(_mills(start) - _mills(start + step))
-    points = start + step * _NODES
-    return density * step * float(_NODE_WEIGHTS @ (1 - points * _mills(points)))
+    start, step = np.asarray(start, np.float64), np.asarray(step, np.float64)
+    # A tail too small for doubles is 0, also where somebody wants to be told of that.
+    with np.errstate(under="ignore", over="ignore"):
+        density = np.exp(-(start**2) / 2) / math.sqrt(2 * math.pi)
+    points = start[..., None] + np.minimum(step, 1.0)[..., None] * _NODES
+    near = step * ((1 - points * _mills(points)) @ _NODE_WEIGHTS)
+    return density * np.where(step > 1, _mills(start) - _mills(start + step), near)
 
 
 def _mills(points: Any) -> Any:
@@ -233,13 +291,7 @@ def _determinant(loss: LossBounds, rows: int, row_norm: float, strength: float) 
 def _by_length(loss: LossBounds, rows: int, row_norm: float, strength: float, scale: float, epsilon: float) -> float:
     """The integral over the length t, bounded above by a Riemann sum: the loss grows with t."""
     slopes = np.linspace(0, loss.lipschitz, 401)
-    curvature = np.broadcast_to(loss.curvature_at(slopes), slopes.shape)
-    # Concave: over a cell of slopes it is at most what the lines through the neighbouring points say.
-    rise = np.diff(curvature)
-    over = np.minimum(np.append(np.inf, curvature[1:-1] + rise[:-1]), np.append(curvature[1:-1] - rise[1:], np.inf))
-    bends = loss.rank * np.log1p(
-        np.maximum.reduce([over, curvature[:-1], curvature[1:]]) * row_norm**2 / (rows * strength)
-    )
+    bends = loss.rank * np.log1p(_cell_curvatures(loss, slopes) * row_norm**2 / (rows * strength))
     shifts = row_norm * (slopes[1:] + loss.lipschitz) / scale
     # No cell can be the worst whose bend and shift are both no larger than another's.
     keep = np.append(bends[:-1] > np.maximum.accumulate(bends[::-1])[::-1][1:], True)

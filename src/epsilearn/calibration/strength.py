@@ -24,8 +24,12 @@ __all__ = ["automatic_rank", "automatic_strength", "typical_score"]
 Array = NDArray[np.float64]
 
 _SIGNAL = 20.0
-_LEAST_GROWTH = 5.0
 _MOST_DIRECTIONS = 800
+# For two classes: how far scores grow at least; the noise, in lengths of a row, below which they grow faster; along how
+# many directions rows of very many columns vary.
+_LEAST_GROWTH, _LITTLE_NOISE, _DIRECTIONS = 5.0, 0.006, 1500
+# How far descent goes at most, in squared lengths of a row: the few steps it has overshoot beyond that.
+_LONGEST_DESCENT = 1e4
 # With less regularisation than this part of a record's curvature, no solver in doubles is sure to reach a minimum.
 _SOLVABLE = 1e-8
 
@@ -68,8 +72,10 @@ def automatic_strength(
     score : float
         The size of a score to expect on a row at the bound: see `typical_score`.
     growing : bool
-        Whether less noise lets scores grow: ``score`` is then divided by the root of the noise's length in the mean
-        gradient, in lengths of a row; by no more than a fifth. The strength is then at least 4 beta R**2 / (n epsilon).
+        Whether less noise lets scores grow: ``score`` is then divided by the root of t, the noise's length in the mean
+        gradient in lengths of a row, or multiplied by 5 if that is more; columns beyond 1,500 do not count. With noise
+        in the objective it is also multiplied by 0.006 / t if that is above 1, and the strength is at least 2 beta
+        R**2 / (n epsilon); with noise in gradients at least R**2 / 10,000.
 
     Examples
     --------
@@ -82,19 +88,22 @@ def automatic_strength(
             f"{method} perturbation needs a loss of bounded slope; use the Huber loss, or method='output'"
         )
     typical = score * math.sqrt(loss.rank) / row_norm
-    weights = columns * loss.rank
+    weights = (min(columns, _DIRECTIONS) if growing else columns) * loss.rank
 
     def by_objective(strength: float) -> float:
         if delta:
             length = math.sqrt(weights) * gaussian_perturbation(loss, rows, row_norm, strength, epsilon, delta).scale
         else:
             length = weights * pure_perturbation(loss, rows, row_norm, strength, epsilon).scale
-        # Below this the change of the Hessian takes more than a quarter of epsilon, and noise grows as fast as freedom.
-        least = 4 * loss.mean_curvature * row_norm**2 / (rows * epsilon) if growing else 0.0
-        return max(by_length(length), least)
+        if not growing:
+            return by_length(length)
+        # Below this the change of the Hessian takes half of epsilon, and noise grows faster than freedom.
+        least = 2 * loss.mean_curvature * row_norm**2 / (rows * epsilon)
+        return max(by_length(length) * min(1.0, length / (_LITTLE_NOISE * rows * row_norm)), least)
 
     def by_gradient(_strength: float) -> float:
-        return by_length(math.sqrt(weights) * 2 * loss.lipschitz * row_norm / gaussian_shift(epsilon, delta))
+        length = math.sqrt(weights) * 2 * loss.lipschitz * row_norm / gaussian_shift(epsilon, delta)
+        return max(by_length(length), row_norm**2 / _LONGEST_DESCENT)
 
     def by_length(length: float) -> float:
         grown = max(_LEAST_GROWTH, math.sqrt(rows * row_norm / length)) if growing else 1.0
@@ -144,7 +153,9 @@ def automatic_rank(loss: LossBounds, rows: int, spectrum: Array, epsilon: float,
 
 
 def _fixed_point(update: Callable[[float], float], start: float) -> float:
-    """The noise depends on the strength a little, so the rule is applied to its own result a few times."""
-    for _ in range(4):
-        start = update(start)
+    """The noise depends on the strength, so the rule is applied to its own result a few times."""
+    for step in range(5):
+        found = update(start)
+        # Less strength is more noise, which asks for more strength: the middle is nearer than either.
+        start = found if step < 2 else math.sqrt(start * found)
     return start
