@@ -49,11 +49,11 @@ docs: $(VENV)/.installed-docs notebooks
 
 # Under 90 minutes on two cores; EPSILEARN_DATA names the folder with the tables. Writes docs/benchmarks/.
 # Both go on where an earlier run stopped; OPTIONS=--fresh forgets its results.
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks $(OPTIONS)
 
 # The same on a few thousand rows, under five minutes once the peers' environments exist; writes nothing into docs/.
-bench-quick: $(VENV)/.installed
+bench-quick: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks --quick $(OPTIONS)
 
 bench-noise: $(VENV)/.installed

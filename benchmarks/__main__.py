@@ -25,13 +25,13 @@ from methods import METHODS, grids_described, kept_noise
 from peers import REQUIREMENTS, interpreter
 from scoreboard import BEST, PURE
 from store import Store
-from tables import RUNS, Prepared, prepared
+from tables import Prepared, prepared
 from verdicts import comparisons, summary_text
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent / "docs" / "benchmarks"
 RESULTS = FOLDER / ".results"
-QUICK_TABLES, QUICK_RUNS = ("spambase", "Adult", "RCV1"), 3
+QUICK_TABLES = ("spambase", "Adult", "RCV1")
 
 
 def main() -> None:
@@ -70,12 +70,11 @@ def measured(quick: bool, only: list[str] | None, fresh: bool) -> dict[str, Any]
     store = Store(RESULTS / ("quick.jsonl" if quick else "results.jsonl"), fresh)
     resumed = len(store) > 0
     tables = [prepared(name, quick) for name in only or (QUICK_TABLES if quick else datasets.NAMES)]
-    lines = accuracy.measure(store, tables, list(METHODS), QUICK_RUNS if quick else RUNS)
+    lines = accuracy.measure(store, tables, list(METHODS))
     _add_group_noise(lines, tables)
     results: dict[str, Any] = {
         "quick": quick,
-        "runs": QUICK_RUNS if quick else RUNS,
-        "tables": [asdict(table.facts) | {"delta": table.facts.delta} for table in tables],
+        "tables": [asdict(table.facts) | {"delta": table.facts.delta, "splits": table.facts.runs} for table in tables],
         "accuracy": lines,
         "speed": speed.measure(store, tables, lines, repeats=1 if quick else 3),
         "grids": grids_described([table.facts for table in tables]),

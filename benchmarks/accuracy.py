@@ -29,6 +29,11 @@ class Entry:
     epsilon: float | None
     settings: Settings
 
+    @property
+    def runs(self) -> range:
+        """The splits it is run on."""
+        return range(self.table.facts.runs)
+
     def told(self) -> Settings:
         """The settings, the budget in them."""
         if self.epsilon is None:
@@ -81,35 +86,35 @@ class Scores:
         done = f"{len(tasks) - len(left)} of {len(tasks)} fits in {now - begun:.0f} s"
         print(f"{(now - self._started) / 60:6.1f} min  {table.facts.name}, {library}: {done}", flush=True)
 
-    def results(self, entry: Entry, runs: int) -> list[dict[str, Any]]:
-        """What came of the first so many splits."""
-        names = [self._key(entry, run) for run in range(runs)]
+    def results(self, entry: Entry, most: int | None = None) -> list[dict[str, Any]]:
+        """What came of all splits, or of the first so many."""
+        names = [self._key(entry, run) for run in entry.runs[:most]]
         return [self._store.get(name) or {"reason": self._reasons.get(name, "not run")} for name in names]
 
-    def mean(self, entry: Entry, runs: int) -> float:
+    def mean(self, entry: Entry, most: int | None = None) -> float:
         """Mean accuracy; where any split failed, less than any other."""
-        return statistics.mean(result.get("accuracy", -1.0) for result in self.results(entry, runs))
+        return statistics.mean(result.get("accuracy", -1.0) for result in self.results(entry, most))
 
 
 Cell = tuple[Prepared, Method, float | None]
 
 
-def measure(store: Store, tables: list[Prepared], methods: list[Method], runs: int) -> list[dict[str, Any]]:
+def measure(store: Store, tables: list[Prepared], methods: list[Method]) -> list[dict[str, Any]]:
     """All lines of the scoreboard, one for each table, budget, method and kind of settings."""
-    scores, choosing = Scores(store), min(CHOOSING_RUNS, runs)
+    scores = Scores(store)
     cells = [(table, method, epsilon) for table in tables for method in methods for epsilon in method.epsilons]
     runnable = [cell for cell in cells if cell[1].obstacle(cell[0].facts) is None]
     grids = [_grid(cell) for cell in runnable]
     defaults = [Entry(method, table, epsilon, method.defaults(table.facts)) for table, method, epsilon in runnable]
     scores.make(
-        [(entry, run) for grid in grids for entry in grid for run in range(choosing)]
-        + [(entry, run) for entry in defaults for run in range(runs)]
+        [(entry, run) for grid in grids for entry in grid for run in entry.runs[:CHOOSING_RUNS]]
+        + [(entry, run) for entry in defaults for run in entry.runs]
     )
-    finals = [_finalists(scores, grid, choosing) for grid in grids]
-    scores.make([(entry, run) for final in finals for entry in final for run in range(runs)])
-    best = [max(final, key=lambda entry: scores.mean(entry, runs)) if final else None for final in finals]
-    lines = [_line(entry, "defaults", scores.results(entry, runs)) for entry in defaults]
-    lines += [_line(entry, "best of grid", scores.results(entry, runs)) | _edges(entry) for entry in best if entry]
+    finals = [_finalists(scores, grid) for grid in grids]
+    scores.make([(entry, run) for final in finals for entry in final for run in entry.runs])
+    best = [max(final, key=scores.mean) if final else None for final in finals]
+    lines = [_line(entry, "defaults", scores.results(entry)) for entry in defaults]
+    lines += [_line(entry, "best of grid", scores.results(entry)) | _edges(entry) for entry in best if entry]
     lines += [_absent(cell) for cell in cells if cell not in runnable]
     return lines
 
@@ -122,10 +127,10 @@ def _grid(cell: Cell) -> list[Entry]:
     return [Entry(method, table, epsilon, settings) for settings in choices]
 
 
-def _finalists(scores: Scores, grid: list[Entry], runs: int) -> list[Entry]:
+def _finalists(scores: Scores, grid: list[Entry]) -> list[Entry]:
     """The few settings that did best: more of them where noise could mislead the choice, and where fits are quick."""
     count = grid[0].table.facts.finalists if grid else 0
-    return sorted(grid, key=lambda entry: scores.mean(entry, runs), reverse=True)[:count]
+    return sorted(grid, key=lambda entry: scores.mean(entry, CHOOSING_RUNS), reverse=True)[:count]
 
 
 def _line(entry: Entry, kind: str, results: list[dict[str, Any]]) -> dict[str, Any]:

@@ -46,6 +46,13 @@ class Facts:
         return self.columns * self.classes > 5000
 
     @property
+    def runs(self) -> int:
+        """How many splits: more where rows are few and noise is large, so that means can be told apart."""
+        if self.quick:
+            return 3
+        return 40 if self.rows < 10_000 else 10
+
+    @property
     def finalists(self) -> int:
         """How many settings of a grid run on all splits: more where rows are few and two splits could mislead."""
         if self.quick or self.large:
@@ -102,7 +109,8 @@ def _diffprivlib_grid(facts: Facts) -> list[Settings]:
     elif facts.large:
         # Where its best lies: many rows allow little regularisation, a budget shared by ten classes asks for much. An
         # intercept costs it accuracy on all of these tables; its defaults have one.
-        strengths, intercepts = [1e-3, 1e-2, 1e-1] if facts.classes > 2 else [1.0, 10.0, 100.0, 1000.0], [False]
+        strengths = [1e-4, 1e-3, 1e-2, 1e-1] if facts.classes > 2 else [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]
+        intercepts = [False]
     else:
         strengths = [1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 0.3, 1.0, 3.0, 10.0]
     return [
@@ -138,13 +146,17 @@ def _opacus_grid(facts: Facts) -> list[Settings]:
     # On wide rows a step takes longest, and noise for privacy hides that of small batches.
     batch = min(1024 if facts.wide and not facts.sparse else 4096, facts.rows // 10) / facts.rows
     rates, both = (0.1, 0.3, 1.0, 3.0, 10.0), (0.1, 1.0)
+    if facts.sparse:
+        rates = (0.03, *rates)
     if facts.quick:
         families = [(batch, 300, 0.9, both, (0.3, 1.0))]
     elif facts.large:
         # Where its best lies: many rows allow large rates, ten classes smaller ones.
-        rates = (0.3, 1.0, 3.0, 10.0) if facts.classes > 2 else (1.0, 3.0, 10.0, 30.0, 100.0)
-        families = [(batch, 1000, 0.9, both, rates), (batch, 300, 0.9, both, rates[1:4])]
-        families += [(1.0, 30, 0.9, (1.0,), (1.0, 3.0))]
+        several = facts.classes > 2
+        rates = (0.03, 0.1, 0.3, 1.0, 3.0) if several else (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+        families = [(batch, 1000, 0.9, both, rates)]
+        families += [(batch, 300, 0.9, both, (0.3, 1.0, 3.0) if several else (3.0, 10.0, 30.0))]
+        families += [(1.0, 30, 0.9, (1.0,), (1.0, 3.0, 10.0))]
     else:
         families = [(batch, 1000, 0.9, both, rates), (batch, 300, 0.9, both, rates)]
         families += [(1.0, 100, 0.9, (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)), (1.0, 30, 0.0, both, (3.0, 10.0, 30.0))]

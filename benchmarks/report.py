@@ -179,9 +179,10 @@ def machine_text(results: Line) -> str:
 def tables_table(results: Line) -> str:
     """What is public about the tables."""
     lines = [
-        [x["name"], f"{x['rows']:,}", f"{x['columns']:,}", x["classes"], f"{x['delta']:.1e}"] for x in results["tables"]
+        [x["name"], f"{x['rows']:,}", f"{x['columns']:,}", x["classes"], f"{x['delta']:.1e}", x["splits"]]
+        for x in results["tables"]
     ]
-    return table(["table", "training rows", "columns", "classes", "δ"], lines)
+    return table(["table", "training rows", "columns", "classes", "δ", "splits"], lines)
 
 
 def page(results: Line, template: str) -> str:
@@ -195,7 +196,4 @@ def page(results: Line, template: str) -> str:
     }  # fmt: skip
     for name, make in makers.items():
         template = template.replace("{{" + name + "}}", make(results))
-    counts = {"runs": results["runs"], "starts": results["speed"]["starts"]}
-    for name, count in counts.items():
-        template = template.replace("{{" + name + "}}", str(count))
-    return template
+    return template.replace("{{starts}}", str(results["speed"]["starts"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import datasets
@@ -12,10 +12,9 @@ import numpy as np
 from methods import Facts
 from scipy import sparse
 
-__all__ = ["RUNS", "Prepared", "prepared"]
+__all__ = ["Prepared", "prepared"]
 
 FOLDER = Path(__file__).parent / ".tables"
-RUNS = 10
 QUICK_ROWS = 4000
 
 
@@ -52,7 +51,9 @@ def _write(name: str, quick: bool, folder: Path) -> None:
     else:
         np.save(folder / "X.npy", X)
     np.save(folder / "y.npy", y)
-    for run in range(RUNS):
+    train_rows = len(datasets.split(len(y), 0)[0])
+    facts = Facts(name, train_rows, X.shape[1], table.classes, sparse.issparse(X), quick)
+    for run in range(facts.runs):
         train, test = datasets.split(len(y), run)
         np.save(folder / f"train{run}.npy", train)
         np.save(folder / f"test{run}.npy", test)
@@ -61,8 +62,4 @@ def _write(name: str, quick: bool, folder: Path) -> None:
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     # Last, because the folder is complete only with it.
-    content = {
-        "name": name, "rows": len(datasets.split(len(y), 0)[0]), "columns": X.shape[1], "classes": table.classes,
-        "sparse": sparse.issparse(X), "quick": quick, "digest": digest.hexdigest()[:16],
-    }  # fmt: skip
-    (folder / "facts.json").write_text(json.dumps(content))
+    (folder / "facts.json").write_text(json.dumps(asdict(facts) | {"digest": digest.hexdigest()[:16]}))
