@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from epsilearn.mechanisms import laplace as laplace
     from epsilearn.model_file import load as load
     from epsilearn.preprocessing import BoundedScaler as BoundedScaler
+    from epsilearn.rows.dask import DaskRows as DaskRows
+    from epsilearn.rows.parquet import ParquetRows as ParquetRows
+    from epsilearn.rows.spark import SparkRows as SparkRows
     from epsilearn.schema import Schema as Schema
     from epsilearn.selection import PrivateSelection as PrivateSelection
 
@@ -58,6 +61,9 @@ _HOMES = {
     "LinearSVC": "linear",
     "LogisticRegression": "linear",
     "NonInteractiveLearner": "kernel",
+    "DaskRows": "rows.dask",
+    "ParquetRows": "rows.parquet",
+    "SparkRows": "rows.spark",
     "PrivateSelection": "selection",
     "Schema": "schema",
     "RandomFeatures": "kernel",

@@ -100,6 +100,11 @@ class Encoding:
         """The target of each row: a number, or the position of its class."""
         return self._column(table, self.target)
 
+    def block(self, table: Any) -> tuple[Any, NDArray[Any]]:
+        """Features and targets of some rows."""
+        found = as_table(table)
+        return self.matrix(found), self.targets(found)
+
     def class_values(self) -> NDArray[Any] | None:
         """The classes of the target, in the schema's order; None if it is a number."""
         categories = self.schema.columns[self.target].categories

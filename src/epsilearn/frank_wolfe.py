@@ -22,12 +22,14 @@ from epsilearn.mechanisms.path import PrivateSteps, private_steps
 from epsilearn.mechanisms.release import Spender
 from epsilearn.path_plan import PathPlan, PathTable, plan
 from epsilearn.rows.fixed import FixedRows
+from epsilearn.rows.parted_paths import PartedFixedRows, PartedPath
 from epsilearn.rows.paths import MeanGradient, Path, SlopePath, SquaredPath, gradient_at
 from epsilearn.solvers.frank_wolfe import along_columns, along_points, shrinkage
 
 __all__ = ["PathPlan", "PathTable", "Walked", "execute", "plan", "walk"]
 
 Array = NDArray[np.float64]
+AnyRows = FixedRows | PartedFixedRows
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Walked:
 
 def execute(
     plan: PathPlan,
-    rows: FixedRows,
-    target: Array,
+    rows: AnyRows,
+    target: Any,
     *,
     promise: Guarantee | None = None,
     after: Callable[[Array, list[int], Any], Array] | None = None,
@@ -53,8 +55,8 @@ def execute(
 ) -> Walked:
     """Debit, walk and release, as planned.
 
-    ``after(point, chosen, source)`` is what follows on the path under the same debit, with bits of the same source; the
-    ``promise`` then covers both.
+    Rows in parts bring their targets along. ``after(point, chosen, source)`` is what follows on the path under the same
+    debit, with bits of the same source; the ``promise`` then covers both.
     """
     with private_steps(plan.law, promise or plan.promise, ledger, purpose, random_state) as (steps, stamped):
         point, chosen = walk(plan, rows, target, steps, progress)
@@ -64,7 +66,7 @@ def execute(
 
 
 def walk(
-    plan: PathPlan, rows: FixedRows, target: Array, steps: PrivateSteps, progress: Callable[[int], None] | None = None
+    plan: PathPlan, rows: AnyRows, target: Any, steps: PrivateSteps, progress: Callable[[int], None] | None = None
 ) -> tuple[Array, list[int] | None]:
     """The end of the path, and the corners chosen on the way; None for noisy gradients."""
     if plan.law.kind == "gaussian":
@@ -75,13 +77,23 @@ def walk(
     return _along_corners(plan, plan.corners, rows, target, steps, progress)
 
 
+def _path(plan: PathPlan, rows: AnyRows, target: Any) -> Path:
+    if isinstance(rows, PartedFixedRows):
+        return PartedPath(rows, plan.targets, None) if plan.affine else PartedPath(rows, plan.slopes, plan.code)
+    return SquaredPath(rows, target, plan.targets) if plan.affine else SlopePath(rows, target, plan.code, plan.slopes)
+
+
+def _gradient_at(plan: PathPlan, rows: AnyRows, target: Any, point: Array, size: float) -> NDArray[np.int64]:
+    if isinstance(rows, PartedFixedRows):
+        return rows.gradient_at(point, size, plan.code, plan.slopes)
+    return gradient_at(rows, point, size, target, plan.code, plan.slopes)
+
+
 def _along_axes(
-    plan: PathPlan, corners: CoordinateCorners, rows: FixedRows, target: Array, steps: PrivateSteps, progress: Any
+    plan: PathPlan, corners: CoordinateCorners, rows: AnyRows, target: Any, steps: PrivateSteps, progress: Any
 ) -> tuple[Array, list[int]]:
     radius, signed = Fraction(corners.radius), corners.signed
-    path: Path = (
-        SquaredPath(rows, target, plan.targets) if plan.affine else SlopePath(rows, target, plan.code, plan.slopes)
-    )
+    path = _path(plan, rows, target)
 
     def choose(gradient: MeanGradient) -> int:
         if plan.law.kind == "gumbel":
@@ -98,7 +110,7 @@ def _along_axes(
 
 
 def _along_corners(
-    plan: PathPlan, corners: PointCorners, rows: FixedRows, target: Array, steps: PrivateSteps, progress: Any
+    plan: PathPlan, corners: PointCorners, rows: AnyRows, target: Any, steps: PrivateSteps, progress: Any
 ) -> tuple[Array, list[int]]:
     points = corners.points
     size = float(np.abs(points).sum(axis=1).max()) * (1 + 1e-9)
@@ -106,7 +118,7 @@ def _along_corners(
     chosen: list[int] = []
 
     def towards(point: Array) -> Array:
-        sums = gradient_at(rows, point, size, target, plan.code, plan.slopes)
+        sums = _gradient_at(plan, rows, target, point, size)
         if plan.law.kind == "gumbel":
             chosen.append(steps.corner(points, sums, unit))
         else:
@@ -117,12 +129,12 @@ def _along_corners(
     return along_points(towards, points.mean(axis=0), plan.steps, progress), chosen
 
 
-def _along_gradients(plan: PathPlan, rows: FixedRows, target: Array, steps: PrivateSteps, progress: Any) -> Array:
+def _along_gradients(plan: PathPlan, rows: AnyRows, target: Any, steps: PrivateSteps, progress: Any) -> Array:
     size = plan.constraint.l1_norm(rows.d)
     unit = float(rows.levels.unit * plan.slopes.unit / rows.n)
 
     def towards(point: Array) -> Array:
-        sums = gradient_at(rows, point, size, target, plan.code, plan.slopes)
+        sums = _gradient_at(plan, rows, target, point, size)
         chosen = np.asarray(plan.constraint.minimiser(steps.gradient(sums, unit)), np.float64)
         if chosen.shape != point.shape or not np.isfinite(chosen).all():
             raise InvalidInput("the constraint set's minimiser returned something other than finite weights")

@@ -126,13 +126,15 @@ class Job:
         with reading(verbose, self.schema.rows or file.rows()) as progress:
             return read_rows(file, self.encoding, memory, progress, self._extra_bytes)
 
-    def fit(self, X: Any, y: NDArray[Any], ledger: Spender | None = None, verbose: bool | None = None) -> ReleasedModel:
+    def fit(
+        self, X: Any, y: NDArray[Any] | None, ledger: Spender | None = None, verbose: bool | None = None
+    ) -> ReleasedModel:
         """Fit encoded rows: debit, noise, solve, release.
 
         Parameters
         ----------
         X, y
-            What `read` returned.
+            What `read` returned; or a table in parts, encoded where it is, and None.
         ledger : Ledger, optional
             Debited before any noise is drawn.
         verbose : bool, optional

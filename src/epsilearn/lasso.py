@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from epsilearn.calibration.frank_wolfe import LogisticSlope, SlopeBounds, SquaredSlope
 from epsilearn.constraints import ConstraintSet
 from epsilearn.errors import InvalidInput
-from epsilearn.linear.classification import LogisticRegression, given_classes, public_labels
+from epsilearn.linear.classification import LogisticRegression, class_targets, given_classes, public_labels
 from epsilearn.linear.regression import LinearRegression, clipped_targets, public_targets
 from epsilearn.sparse_model import NUMBERS, SparseModel
 
@@ -128,22 +128,22 @@ class Lasso(RegressorMixin, SparseModel):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Lasso:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Lasso:
         """Fit the model to private rows, and release it.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix of shape (rows, features)
+        X : array, data frame or sparse matrix of shape (rows, features), or a table in parts
             The features, cut to ``feature_bound``. Sparse rows are never made dense.
         y : array of shape (rows,)
-            The targets, cut to ``target_bound``.
+            The targets, cut to ``target_bound``. A table in parts has its own.
 
         Returns
         -------
         self
         """
         X, y = self._validated(X, y, unsupported, y_numeric=True, dtype=NUMBERS)
-        target, middle, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
+        target, middle, half = public_targets(y, self.target_bound)
 
         def refit(budget: tuple[float, float], source: Any) -> LinearRegression:
             return LinearRegression(
@@ -246,15 +246,15 @@ rows_per_person, ledger, random_state, verbose
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> SparseLogisticRegression:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> SparseLogisticRegression:
         """Fit the model to private rows, and release it.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix of shape (rows, features)
+        X : array, data frame or sparse matrix of shape (rows, features), or a table in parts
             The features, cut to ``feature_bound``. Sparse rows are never made dense.
         y : array of shape (rows,)
-            The labels, of two classes.
+            The labels, of two classes. A table in parts has its own.
 
         Returns
         -------
@@ -267,7 +267,7 @@ rows_per_person, ledger, random_state, verbose
                 f"Only binary classification is supported by SparseLogisticRegression, and there are {len(labels)} "
                 "classes; use LogisticRegression, whose softmax takes any number"
             )
-        target = 2 * positions.astype(np.float64) - 1
+        target = class_targets(positions, outputs=1)
 
         def refit(budget: tuple[float, float], source: Any) -> LogisticRegression:
             return LogisticRegression(

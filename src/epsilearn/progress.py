@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["fitting", "reading", "stepping"]
+__all__ = ["fitting", "passing", "reading", "stepping"]
 
 _PATIENCE = 2.0  # seconds before a bar appears by itself
 
@@ -40,6 +41,25 @@ def stepping(verbose: bool | None, steps: int) -> Iterator[Callable[[int], None]
 
 
 @contextmanager
+def passing(verbose: bool | None, table: Any) -> Iterator[None]:
+    """Show the passes over a table in parts, one after the other, and say in the end how many there were.
+
+    That number depends on the records; like the rest it is for the data holder's eyes and is not kept.
+    """
+    with _bar(verbose, "pass 1") as show:
+        if show is None:
+            yield
+            return
+        passes = _Passes(table.n, show)
+        table.watch = passes.update
+        try:
+            yield
+        finally:
+            table.watch = None
+    passes.tell()
+
+
+@contextmanager
 def reading(verbose: bool | None, rows: int | None) -> Iterator[Callable[[int], None] | None]:
     """Yield what a reader is to tell the number of rows read so far to; ``rows`` is how many there are, if known."""
     with _bar(verbose, "reading") as show:
@@ -47,7 +67,7 @@ def reading(verbose: bool | None, rows: int | None) -> Iterator[Callable[[int], 
 
 
 @contextmanager
-def _bar(verbose: bool | None, what: str = "fitting") -> Iterator[Callable[[float | None], None] | None]:
+def _bar(verbose: bool | None, what: str = "fitting") -> Iterator[Callable[..., None] | None]:
     """What to tell the share done so far to; None where nobody knows it."""
     if verbose is False or (verbose is None and not sys.stderr.isatty()):
         yield None
@@ -57,6 +77,28 @@ def _bar(verbose: bool | None, what: str = "fitting") -> Iterator[Callable[[floa
         yield bar.show
     finally:
         bar.close()
+
+
+class _Passes:
+    """How many passes there have been, and how far the last one is."""
+
+    def __init__(self, rows: int, show: Callable[..., None]) -> None:
+        self._rows, self._show = rows, show
+        self._count, self._last, self._started = 1, 0, time.monotonic()
+
+    def update(self, rows: int) -> None:
+        if rows <= self._last:
+            self._count += 1
+        self._last = rows
+        # Never quite the whole: a bar that has ended stops its clock.
+        self._show(min(rows / self._rows, 0.9999), f"pass {self._count}")
+
+    def tell(self) -> None:
+        """Say so on the terminal, if it took long enough for anybody to wonder."""
+        console = _console()
+        # A terminal forgets; a file that errors are written to does not.
+        if console.is_terminal and time.monotonic() - self._started > _PATIENCE:
+            console.print(f"{self._count} passes over {self._rows:,} rows", highlight=False)
 
 
 class _Digits:
@@ -81,24 +123,30 @@ class _Bar:
         self._what, self._appears = what, appears
         self._progress: Progress | None = None
 
-    def show(self, share: float | None) -> None:
+    def show(self, share: float | None, what: str | None = None) -> None:
+        self._what = what or self._what
         if self._progress is None:
             if time.monotonic() < self._appears:
                 return
             self._progress = _progress()
             self._task = self._progress.add_task(self._what, total=None if share is None else 1.0)
-        self._progress.update(self._task, completed=share or 0.0)
+        self._progress.update(self._task, completed=share or 0.0, description=self._what)
 
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
 
 
-def _progress() -> Progress:
+def _console() -> Console:
     from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _progress() -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress = Progress(*columns, console=_console(), transient=True)
     progress.start()
     return progress

@@ -22,11 +22,12 @@ from epsilearn.errors import InvalidInput
 from epsilearn.evaluation import check_range, private_score, record_scores
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear.classification import public_labels
-from epsilearn.linear.model import forget_fit
+from epsilearn.linear.model import IN_PARTS, forget_fit
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
 from epsilearn.preprocessing import BoundedScaler
+from epsilearn.rows import Parts
 
 __all__ = ["PrivateSelection"]
 
@@ -366,6 +367,8 @@ def _prefix(estimator: Any) -> str:
 
 def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Features and targets, of as many rows, that can be taken apart by row number."""
+    if isinstance(X, Parts):
+        raise InvalidInput(IN_PARTS)
     if y is None:
         raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
     check_unmasked(y)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,11 @@ from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear.model import FLOATS, PrivateModel, public_bound, validated
 from epsilearn.mechanisms.release import NoiseLaw
-from epsilearn.progress import stepping
+from epsilearn.progress import passing, stepping
+from epsilearn.rows import Parts
 from epsilearn.rows.bounds import row_norms
-from epsilearn.rows.fixed import fixed_rows
+from epsilearn.rows.fixed import FixedRows, Levels, fixed_rows
+from epsilearn.rows.parted_paths import PartedFixedRows
 
 __all__ = ["NUMBERS", "SparseModel"]
 
@@ -102,18 +106,24 @@ class SparseModel(PrivateModel):
         )
         return made, (bound, length), second
 
-    def _walk(self, X: Any, target: Array, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
+    def _walk(self, X: Any, target: Any, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
         """Plan, debit, walk, release: the weights, the intercept's last where there is one."""
         made, (bound, length), second = self._planned(X.shape, bounds, assumptions)
         promise = made.promise if second is None else self._whole_promise(made.promise)
-        rows = fixed_rows(X, made.features, length=length, intercept=bool(self.fit_intercept))
 
         def after(point: Array, chosen: list[int], source: Any) -> Array:
             assert second is not None
             columns = np.unique(_columns(chosen, made.corners))
-            return self._refitted(refit(second, source), X, target, point, columns, (bound, length))
+            # The refit is to the records of the walk.
+            again = X.relabelled(target, rows.seen) if isinstance(rows, PartedFixedRows) else X
+            return self._refitted(refit(second, source), again, target, point, columns, (bound, length))
 
-        with stepping(self.verbose, made.steps) as progress:
+        in_parts = isinstance(X, Parts)
+        with (
+            passing(self.verbose, X) if in_parts else nullcontext(),
+            stepping(False if in_parts else self.verbose, made.steps) as progress,
+        ):
+            rows = self._fixed_rows(X, target, made.features, length)
             walked = frank_wolfe.execute(
                 made,
                 rows,
@@ -130,6 +140,12 @@ class SparseModel(PrivateModel):
         if walked.chosen is not None:
             self.selected_ = _columns(walked.chosen, made.corners)
         return walked.point
+
+    def _fixed_rows(self, X: Any, target: Any, levels: Levels, length: float) -> FixedRows | PartedFixedRows:
+        intercept = bool(self.fit_intercept)
+        if isinstance(X, Parts):
+            return PartedFixedRows(X, target, levels, length, intercept)
+        return fixed_rows(X, levels, length=length, intercept=intercept)
 
     def _public_bounds(self) -> tuple[float, float]:
         """The bounds on a feature and on a row's length."""
@@ -188,7 +204,7 @@ class SparseModel(PrivateModel):
         )
 
     def _refitted(
-        self, model: Any, X: Any, y: Array, point: Array, columns: NDArray[np.int64], bounds: tuple[float, float]
+        self, model: Any, X: Any, y: Any, point: Array, columns: NDArray[np.int64], bounds: tuple[float, float]
     ) -> Array:
         """The weights of another private model, fitted to the columns that were chosen."""
         columns = columns[columns < X.shape[1]]
@@ -196,7 +212,11 @@ class SparseModel(PrivateModel):
             return point  # nothing but the constant column
         bound, length = bounds
         model.set_params(data_norm=min(length, bound * math.sqrt(len(columns))), fit_intercept=bool(self.fit_intercept))
-        model.fit(_cut(X, bound, length, columns), y)
+        cut = partial(_cut, bound=bound, length=length, columns=columns)
+        if isinstance(X, Parts):
+            model.fit(X.through(cut, len(columns)))
+        else:
+            model.fit(cut(X), y)
         weights = np.zeros(len(point))
         weights[columns] = np.ravel(model.coef_)
         if self.fit_intercept:

@@ -1,21 +1,52 @@
-"""Work on stretches of an array by all processors at once."""
+"""Work by all processors at once: on stretches of an array, or on a stream of parts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
-__all__ = ["in_threads"]
+from threadpoolctl import ThreadpoolController
 
+__all__ = ["alone", "in_order", "in_threads"]
+
+Part = TypeVar("Part")
 Result = TypeVar("Result")
+
+_here = threading.local()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """This thread starts none of ours: there are others beside it, or threads that wait for it."""
+    before, _here.alone = _is_alone(), True
+    try:
+        yield
+    finally:
+        _here.alone = before
+
+
+def _is_alone() -> bool:
+    return getattr(_here, "alone", False)
+
+
+def _workers() -> int:
+    return 1 if _is_alone() else os.cpu_count() or 1
+
+
+def _stay_alone() -> None:
+    # A pool's thread that waited for the pool's threads could wait for ever.
+    _here.alone = True
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="epsilearn")
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="epsilearn", initializer=_stay_alone)
 
 
 if hasattr(os, "register_at_fork"):
@@ -26,15 +57,47 @@ if hasattr(os, "register_at_fork"):
 def in_threads(work: Callable[[slice], Result], count: int, worth: int) -> list[Result]:
     """The results for stretches of ``range(count)``, in order; one stretch if there are not ``worth`` for a thread.
 
-    The work must release the interpreter's lock, as compiled functions here do, and start no threads itself.
+    The work must release the interpreter's lock, as compiled functions here do.
 
     Examples
     --------
     >>> in_threads(lambda part: part.stop - part.start, 10, worth=100)
     [10]
     """
-    threads = min(os.cpu_count() or 1, count // worth)
+    threads = min(_workers(), count // worth)
     if threads < 2:
         return [work(slice(0, count))]
     ends = [count * k // threads for k in range(threads + 1)]
     return list(_pool().map(work, map(slice, ends, ends[1:])))
+
+
+def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """The results for each part, in order, while the next few parts are worked on: only a few results are ever held.
+
+    The linear algebra library gets one thread a part: its own threads would fight with these.
+
+    Examples
+    --------
+    >>> list(in_order(abs, [-3, 2, -1]))
+    [3, 2, 1]
+    """
+    workers, waiting = _workers(), deque[Future[Result]]()
+    if workers == 1:
+        yield from map(work, parts)
+        return
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        try:
+            for part in parts:
+                if len(waiting) == 3 * workers:
+                    yield waiting.popleft().result()
+                waiting.append(_pool().submit(work, part))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    return ThreadpoolController()

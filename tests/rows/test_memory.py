@@ -171,13 +171,12 @@ def test_duplicates_in_a_sparse_matrix_are_added():
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-def test_parts(make):
-    X, y, coef = table(n=100)
-    rows, chosen = as_rows(make(X), y, Bounds()), np.array([3, 50, 99])
-    part = rows.part(chosen)
-    assert (part.n, part.d) == (3, rows.d)
-    alone = as_rows(make(X[chosen]), y[chosen], Bounds()).sums(Logistic(), coef)
-    np.testing.assert_array_equal(part.sums(Logistic(), coef).gradient, alone.gradient)
+def test_a_sample_is_every_sixteenth_row_of_many(make):
+    X, y, coef = table(n=40_000)
+    few = as_rows(make(X), y, Bounds()).sample()
+    alone = as_rows(make(X[::16]), y[::16], Bounds()).sums(Logistic(), coef)
+    np.testing.assert_array_equal(few.sums(Logistic(), coef).gradient, alone.gradient)
+    assert as_rows(make(X[:1000]), y[:1000], Bounds()).sample() is None
 
 
 @pytest.mark.parametrize(
@@ -409,3 +408,19 @@ def test_bounds_of_other_kinds_of_numbers(number):
     rows.gradient_in_balls(Logistic(), [Fraction(float(c)) for c in coef[:4]])
     assert type(rows.norm) is float
     assert Bounds(np.int64(2), intercept=np.int64(0)) == Bounds(2.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_moved_rows_are_inside_the_bound_exactly(dtype):
+    """They are kept in single precision, which may make one longer; what is summed is not."""
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(300, 7)).astype(dtype)
+    home = DenseRows(X, np.ones(300), Bounds(1.0, intercept=0.5))
+    centre, radius = generator.normal(size=7) / 5, 0.4
+    moved = home.moved(centre, radius, 0.5)
+    for kept, factor, row, own in zip(moved._X, moved._factors, X, home._factors, strict=True):
+        exact = [Fraction(float(factor)) * Fraction(float(v)) for v in kept]
+        assert sum(v * v for v in exact) <= 1
+        wanted = (row.astype(np.float64) * own - centre) / radius
+        wanted /= max(1.0, np.linalg.norm(wanted))
+        np.testing.assert_allclose([float(v) for v in exact], wanted, atol=3e-7)

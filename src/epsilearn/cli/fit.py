@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +28,10 @@ Radius = Annotated[float | None, typer.Option(help="Of the l1 ball, for lasso an
 
 @app.command()
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet, Arrow or libsvm; text may be gzipped.")],
+    table: Annotated[
+        Path,
+        typer.Argument(help="CSV, TSV, Parquet, Arrow or libsvm; text may be gzipped. With --engine also a folder."),
+    ],
     schema: Annotated[Path, typer.Option(help="What is public about the table: see `epsilearn schema`.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     epsilon: Epsilon,
@@ -47,7 +50,16 @@ def fit(
     dataset: Dataset = None,
     purpose: Annotated[str | None, typer.Option(help="Written into the ledger.")] = None,
     rows: Annotated[int | None, typer.Option(help="How many rows there are; checked, and used by --dry-run.")] = None,
-    memory: Annotated[float, typer.Option(help="GiB that the encoded table may take.")] = 4.0,
+    memory: Annotated[float, typer.Option(help="GiB that the encoded table may take, in memory.")] = 4.0,
+    engine: Annotated[
+        str, typer.Option(help="Where rows are read: memory; or, for more rows than that holds, local, dask or spark.")
+    ] = "memory",
+    address: Annotated[
+        str | None, typer.Option(help="Of Dask's scheduler or Spark's master; by default started here.")
+    ] = None,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Where --engine local keeps the numbers of a table that is not Parquet.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be promised; open no row.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -55,6 +67,7 @@ def fit(
     from dataclasses import replace
 
     from epsilearn.cli.schema import opened
+    from epsilearn.engines import files_of, table_in_parts
     from epsilearn.schema import Schema
     from epsilearn.schema_columns import check_count
 
@@ -65,20 +78,50 @@ def fit(
         public = replace(public, rows=rows)
     if not 0 < memory <= _MOST_MEMORY:
         raise InvalidInput(f"--memory must be above 0 and at most {_MOST_MEMORY:,} GiB, got {memory:g}")
-    file = opened(table, public)
+    _check_engine(engine, address, scratch, table)
+    file = opened(files_of(table)[0], public)
     public = public if public.sparse else public.matched(file.names())
-    if landmarks is not None and landmarks.exists() and landmarks.samefile(table):
+    if landmarks is not None and landmarks.exists() and any(map(landmarks.samefile, files_of(table))):
         raise InvalidInput(
             "the landmarks become part of the model, so they must be public rows, not those of the table"
         )
     job = _job(public, target, model, epsilon, delta, alpha, method, radius, kernel, landmarks)
     budget = named_ledger(ledger, dataset, purpose)
     if dry_run:
-        _foresee(job, public.rows or file.rows(), budget, as_json)
+        # Of a folder the first file's footer is not enough.
+        _foresee(job, public.rows or (None if table.is_dir() else file.rows()), budget, as_json)
         return
     if output is None:
         raise InvalidInput("where to? Name a folder with -o; it must not be there yet")
-    _release(job, file, output, budget, purpose or f"fit {model} of {target}", memory * 2**30, as_json)
+    verbose = False if as_json else None
+    reading: AbstractContextManager[tuple[Any, Any]]
+    if engine == "memory":
+        reading = _in_memory(job, file, memory * 2**30, verbose)
+    else:
+        reading = table_in_parts(
+            table, file, job.encoding, rows=public.rows, engine=engine, address=address, scratch=scratch
+        )
+    _release(job, reading, output, budget, purpose or f"fit {model} of {target}", verbose, as_json)
+
+
+def _check_engine(engine: str, address: str | None, scratch: Path | None, table: Path) -> None:
+    """Refuse words that have no meaning for this engine."""
+    from epsilearn.checks import check_choice
+    from epsilearn.engines import ENGINES
+
+    check_choice("--engine", engine, ENGINES)
+    if address is not None and engine not in ("dask", "spark"):
+        raise InvalidInput(f"--address is for --engine dask and spark; {engine} reads the rows in this process")
+    if scratch is not None and engine != "local":
+        raise InvalidInput(f"--scratch is for --engine local; {engine} keeps nothing on disk")
+    if table.is_dir() and engine == "memory":
+        raise InvalidInput(f"{table} is a folder; --engine local reads the Parquet files in it")
+
+
+@contextmanager
+def _in_memory(job: Any, file: Any, memory: float, verbose: bool | None) -> Iterator[tuple[Any, Any]]:
+    """All rows at once, and their targets."""
+    yield job.read(file, memory, verbose)
 
 
 def _job(
@@ -184,14 +227,15 @@ def _place(method: str) -> str:
     return places.get(method, "every choice of a column")
 
 
-def _release(job: Any, file: Any, output: Path, ledger: Any, purpose: str, memory: float, as_json: bool) -> None:
+def _release(
+    job: Any, reading: Any, output: Path, ledger: Any, purpose: str, verbose: bool | None, as_json: bool
+) -> None:
     from epsilearn.ledger import Held
     from epsilearn.release_folder import foresee, write_release
     from epsilearn.whole_files import whole_folder
 
-    held, verbose = Held(ledger, purpose), False if as_json else None
-    with _ending_cleanly(), whole_folder(output) as (folder, finish):
-        X, y = job.read(file, memory, verbose)
+    held = Held(ledger, purpose)
+    with _ending_cleanly(), whole_folder(output) as (folder, finish), reading as (X, y):
         foreseen = foresee(job, X.shape[0])
         released = job.fit(X, y, held, verbose)
         balance = _balance(ledger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,17 @@ from epsilearn.linear import LogisticRegression
 from epsilearn.linear.classification import given_classes
 from epsilearn.linear.model import PrivateLinearModel, forget_fit
 from epsilearn.losses import Loss, Softmax
-from epsilearn.rows import Bounds
+from epsilearn.rows import Bounds, Parts
 
 __all__ = ["LandmarkClassifier", "LandmarkRegressor", "RandomFeatures", "landmark_map"]
 
 
 def _has_probabilities(model: KernelModel) -> bool:
     return model.loss == "logistic"
+
+
+def _private_table(features: FeatureMap, X: Any) -> Any:
+    return features.private_table(features.kernel.points(X))
 
 
 class _LinearInFeatures(KernelModel, PrivateLinearModel):
@@ -40,15 +45,15 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
     def _map(self, rows: int, loss: Loss) -> FeatureMap:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearInFeatures:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> _LinearInFeatures:
         """Fit the model to private records, and release it.
 
         Parameters
         ----------
-        X : collection of points
+        X : collection of points, or a table in parts
             The private ones, brought inside the kernel's bound where they are longer.
         y : array of shape (records,)
-            Labels, or targets.
+            Labels, or targets. A table in parts has its own.
 
         Returns
         -------
@@ -56,9 +61,13 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         """
         forget_fit(self)
         points, target, loss, assumptions = self._records(X, y, unsupported)
-        features = self._map(len(target), loss)
+        features = self._map(self.kernel_.count(points), loss)
         self._features_ = features
-        weights = self._fit_weights(features.private_table(points), target, loss, (*assumptions, *self._public_points))
+        if isinstance(points, Parts):
+            table = points.through(partial(_private_table, features), features.columns)
+        else:
+            table = features.private_table(points)
+        weights = self._fit_weights(table, target, loss, (*assumptions, *self._public_points))
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
         return self
 

@@ -18,11 +18,12 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
-from epsilearn.linear.classification import public_labels
+from epsilearn.linear.classification import class_targets, public_labels
 from epsilearn.linear.model import PrivateModel, forget_fit, given_strength, validated
 from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
 from epsilearn.mechanisms.release import FAIR_BITS
+from epsilearn.rows import Parts
 
 __all__ = ["PUBLIC_LANDMARKS", "Array", "KernelLearner", "KernelModel"]
 
@@ -65,7 +66,9 @@ class KernelModel(PrivateModel):
         options = {} if self._classifies else {"y_numeric": True}
         if kernel.takes_rows:
             X, y = self._validated(X, y, unsupported, **options)
-            points = kernel.points(X)
+            points = X if isinstance(X, Parts) else kernel.points(X)
+        elif isinstance(X, Parts):
+            raise InvalidInput("this kernel's points are not rows of numbers, which is all that a table in parts has")
         else:
             # Whatever the points are, targets are checked like any others: beside their positions.
             points = kernel.points(X)
@@ -85,13 +88,12 @@ class KernelModel(PrivateModel):
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, Loss, tuple[str, ...]]:
         if not self._classifies:
-            target, self._middle_, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
+            target, self._middle_, half = public_targets(y, self.target_bound)
             return target, Huber(half / 4, half), clipped_targets(half)
         labels, positions, assumptions = public_labels(y, self.classes)
         self.classes_ = labels
         loss = self._classification_loss(len(labels))
-        target = positions.astype(np.float64)
-        return (2 * target - 1 if loss.outputs == 1 else target), loss, assumptions
+        return class_targets(positions, loss.outputs), loss, assumptions
 
     def _classification_loss(self, classes: int) -> Loss:
         if classes != 2:
@@ -157,7 +159,7 @@ class KernelLearner(KernelModel):
     landmarks: Any
     rank: int | None
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Learn from private records, and release what this model releases: a predictor, or a session to be asked.
 
         Parameters
@@ -173,6 +175,11 @@ class KernelLearner(KernelModel):
         """
         forget_fit(self)
         self._check_settings()
+        if isinstance(X, Parts):
+            raise InvalidInput(
+                f"{type(self).__name__} needs all records at hand; for a table in parts use LandmarkClassifier or "
+                "LandmarkRegressor"
+            )
         self._learn(*self._problem(X, y, unsupported))
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import CappedSoftmax, HuberisedHinge, Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
+from epsilearn.rows.parts import Targets, applied
 
-__all__ = ["LinearSVC", "LogisticRegression", "given_classes", "public_labels"]
+__all__ = ["LinearSVC", "LogisticRegression", "class_targets", "given_classes", "public_labels"]
 
 # docs/theory/strength.md has the experiments behind these: the margin where noise goes into the objective; the score
 # to expect where noise is as long as a row, and what each unit of margin adds to it; what it takes from a score to
@@ -29,25 +31,42 @@ _SHRINKAGE = 0.4
 _MOST_FEATURES = 2000
 
 
-def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], NDArray[np.intp], tuple[str, ...]]:
+def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], Any, tuple[str, ...]]:
     """The public label set, each record's position in it, and what the promise must then assume."""
-    if classes is None:
+    if classes is None and not isinstance(y, Targets):
         _check_discrete(y)
         found, positions = np.unique(y, return_inverse=True)
         if len(found) < 2:
             raise InvalidInput("the labels are all of one class; pass classes=, the public label set, of at least two")
         return found, positions, ("label set is public",)
     labels = given_classes(classes)
-    order = np.argsort(labels, kind="stable")
-    labels = labels[order]
+    labels = labels[np.argsort(labels, kind="stable")]
+    return labels, applied(partial(_positions, labels), y), ()
+
+
+def _positions(labels: NDArray[Any], y: Any) -> NDArray[np.intp]:
+    """Where each label stands in the public set."""
     try:
-        positions = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+        positions: NDArray[np.intp] = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
         known = bool(np.array_equal(labels[positions], y))
     except TypeError:  # labels that cannot be compared with those of the set
         known = False
     if not known:
         raise InvalidInput("some labels are not in classes; every label must be in the public label set")
-    return labels, positions, ()
+    return positions
+
+
+def class_targets(positions: Any, outputs: int) -> Any:
+    """Positions in the label set as a loss of so many outputs wants them: -1 and 1 if it has one."""
+    return applied(_signed if outputs == 1 else _plain, positions)
+
+
+def _signed(positions: NDArray[np.intp]) -> Array:
+    return 2 * positions.astype(np.float64) - 1
+
+
+def _plain(positions: NDArray[np.intp]) -> Array:
+    return positions.astype(np.float64)
 
 
 def _check_discrete(y: Any) -> None:
@@ -94,16 +113,16 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     def _loss(self, classes: int, method: str) -> Loss:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> _LinearClassifier:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> _LinearClassifier:
         """Fit the model to private rows, and release it.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix of shape (rows, features)
+        X : array, data frame or sparse matrix of shape (rows, features), or a table in parts
             The features; each row is scaled down to ``data_norm`` if it is longer. Never copied or made dense where
-            that can be avoided.
+            that can be avoided. `ParquetRows` and its like are tables in parts.
         y : array of shape (rows,)
-            The labels.
+            The labels. A table in parts has its own.
 
         Returns
         -------
@@ -113,9 +132,7 @@ class _LinearClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         labels, positions, assumptions = public_labels(y, self.classes)
         method = self._method_for(X.shape[1], len(labels))
         loss = self._loss(len(labels), method)
-        target = positions.astype(np.float64)
-        if loss.outputs == 1:
-            target = 2 * target - 1
+        target = class_targets(positions, loss.outputs)
         weights = self._fit_weights(X, target, loss, assumptions, method) * _as_probabilities(loss)
         self.classes_ = labels
         self._keep(loss.basis @ weights if isinstance(loss, Softmax) else weights)
@@ -187,9 +204,9 @@ class LogisticRegression(_LinearClassifier):
     fit_intercept : bool
         Whether to add a constant column; it is regularised and noised like the others.
     centre : bool or "auto"
-        Whether to spend an eighth of the budget on a private mean and length, by which rows are moved and scaled before
-        the fit: less noise where rows share a large mean. "auto" does so where public numbers say that the mean can be
-        told from noise, and ``alpha`` is "auto"; an ``alpha`` that is given is meant for the rows as they are.
+        Whether to spend up to an eighth of the budget on a private mean and length, by which rows are moved and scaled
+        before the fit: less noise where rows share a large mean. "auto" does so where public numbers say that the mean
+        can be told from noise, and ``alpha`` is "auto"; an ``alpha`` that is given is meant for the rows as they are.
     classes : sequence, optional
         The public label set. If left out, the labels in ``y`` are taken to be public, and the guarantee says so.
     rows_per_person : int

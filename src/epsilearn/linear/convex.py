@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 
 from epsilearn.errors import InvalidInput
-from epsilearn.linear.classification import public_labels
+from epsilearn.linear.classification import class_targets, public_labels
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Logistic, Loss, Softmax
@@ -102,15 +101,15 @@ class ConvexERM(PrivateLinearModel):
             raise InvalidInput("loss must be a loss of one score from epsilearn.losses, such as Custom(...)")
         return loss
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> ConvexERM:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> ConvexERM:
         """Fit the model to private rows, and release it.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix of shape (rows, features)
+        X : array, data frame or sparse matrix of shape (rows, features), or a table in parts
             The features; each row is scaled down to ``data_norm`` if it is longer.
         y : array of shape (rows,)
-            Labels or targets, as the loss wants.
+            Labels or targets, as the loss wants. A table in parts has its own.
 
         Returns
         -------
@@ -125,9 +124,9 @@ class ConvexERM(PrivateLinearModel):
                     f"Only binary classification is supported by ConvexERM, not {len(labels)} classes; "
                     "use LogisticRegression"
                 )
-            target = 2 * positions.astype(np.float64) - 1
+            target = class_targets(positions, loss.outputs)
         else:
-            target, _, half = public_targets(y.astype(np.float64, copy=False), loss.target_bound)  # type: ignore[attr-defined]
+            target, _, half = public_targets(y, loss.target_bound)  # type: ignore[attr-defined]
             assumptions = clipped_targets(half)
         weights = self._fit_weights(X, target, loss, assumptions)
         if loss.classifies:

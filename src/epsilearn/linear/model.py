@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,12 +22,14 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
-from epsilearn.progress import fitting
-from epsilearn.rows import Bounds, as_rows
+from epsilearn.progress import fitting, passing
+from epsilearn.rows import Bounds, Parts, as_rows
 from epsilearn.rows.bounds import without_giants
+from epsilearn.rows.parts import Targets
 
 __all__ = [
-    "FLOATS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound", "validated",
+    "FLOATS", "IN_PARTS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound",
+    "validated",
 ]  # fmt: skip
 
 FLOATS = [np.float64, np.float32]
@@ -57,6 +61,7 @@ def given_strength(alpha: float | str) -> float | None:
     return None
 
 
+IN_PARTS = "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
 _NOT_NUMBERS = "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
 
 
@@ -84,6 +89,10 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
     In silence: its own check for infinity warns where a sum of large numbers overflows, which would tell of records.
     """
     fault = ""
+    if isinstance(given[0], Parts):
+        raise InvalidInput(
+            "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
+        )
     check_unmasked(*given)
     try:
         with np.errstate(all="ignore"):
@@ -94,6 +103,16 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
         fault = "a feature or a target is beyond the doubles; clip such numbers by a rule fixed beforehand"
     # Raised out here: the error that was caught may carry private values along.
     raise InvalidInput(fault)
+
+
+def _checked_numbers(y: NDArray[Any]) -> Array:
+    """Targets that are numbers."""
+    if y.dtype.kind not in "biuf":
+        raise InvalidInput(_NOT_NUMBERS)
+    # Once more: None only becomes NaN after scikit-learn has looked.
+    if not np.isfinite(y).all():
+        raise InvalidInput("Input y contains NaN; drop or fill such values by a rule that looks at no data")
+    return y.astype(np.float64, copy=False)
 
 
 def forget_fit(model: Any) -> None:
@@ -115,13 +134,19 @@ class PrivateModel(BaseEstimator):  # type: ignore[misc]
         if unsupported:
             raise TypeError(f"fit got unexpected arguments: {', '.join(sorted(unsupported))}")
         forget_fit(self)
+        if isinstance(X, Parts):
+            return self._in_parts(X, y, numeric=bool(options.get("y_numeric")))
         X, y = validated(self, X, y, **options)
-        if options.get("y_numeric") and y.dtype.kind not in "biuf":
-            raise InvalidInput(_NOT_NUMBERS)
-        # Once more: None only becomes NaN after scikit-learn has looked.
-        if options.get("y_numeric") and not np.isfinite(y).all():
-            raise InvalidInput("Input y contains NaN; drop or fill such values by a rule that looks at no data")
-        return X, y
+        return X, _checked_numbers(y) if options.get("y_numeric") else y
+
+    def _in_parts(self, X: Parts, y: Any, numeric: bool) -> tuple[Parts, Targets]:
+        """A table that is elsewhere, with its targets; its rows are checked when they are first read."""
+        if y is not None:
+            raise InvalidInput("a table in parts brings its targets along: name their column there, and leave y out")
+        self.n_features_in_ = X.shape[1]
+        if len(X.names) == X.shape[1]:
+            self.feature_names_in_ = np.array(X.names, dtype=object)
+        return X, Targets((_checked_numbers,)) if numeric else Targets()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -155,23 +180,26 @@ class PrivateLinearModel(PrivateModel):
     method_: str
 
     def _fit_weights(
-        self, X: Any, target: Array, loss: Loss, assumptions: tuple[str, ...], method: str | None = None
+        self, X: Any, target: Array | Targets, loss: Loss, assumptions: tuple[str, ...], method: str | None = None
     ) -> Array:
         """Plan, debit, draw, solve, release: the weights as an array of shape (outputs, columns)."""
         bounds = self._public_bounds()
-        rows = as_rows(X, target, bounds)
-        table = erm.Table.of(rows)
-        made = self._planned(loss, table, bounds, assumptions, method or self.method)
-        with fitting(self.verbose, made.certificate) as progress:
-            release = erm.execute(
-                made,
-                loss,
-                rows,
-                ledger=self.ledger,
-                purpose=f"{type(self).__name__}.fit",
-                random_state=self.random_state,
-                progress=progress,
-            )
+        in_parts = isinstance(X, Parts)
+        with passing(self.verbose, X) if in_parts else nullcontext():
+            rows = as_rows(X, target, bounds)
+            table = erm.Table.of(rows)
+            made = self._planned(loss, table, bounds, assumptions, method or self.method)
+            # One bar at a time: that of the passes says more of a table in parts.
+            with fitting(False if in_parts else self.verbose, made.certificate) as progress:
+                release = erm.execute(
+                    made,
+                    loss,
+                    rows,
+                    ledger=self.ledger,
+                    purpose=f"{type(self).__name__}.fit",
+                    random_state=self.random_state,
+                    progress=progress,
+                )
         self._bounds_, self.guarantee_ = bounds, release.guarantee
         self.noise_, self.alpha_, self.method_ = made.law, made.strength, made.method
         weights: Array = release.value.reshape(loss.outputs, table.columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ from epsilearn.losses import Huber, Loss, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms import gaussian, k_norm
 from epsilearn.mechanisms.release import Release
-from epsilearn.rows import as_rows
+from epsilearn.progress import passing
+from epsilearn.rows import Parts, as_rows
 from epsilearn.rows.interface import Moments
+from epsilearn.rows.parts import applied
 
 __all__ = ["LinearRegression", "clipped_targets", "public_targets"]
 
@@ -27,17 +31,21 @@ _RIDGE_SHARE = 0.35
 _METHODS = ("objective", "output", "sufficient-statistics")
 
 
-def public_targets(y: Array, target_bound: Any) -> tuple[Array, float, float]:
+def public_targets(y: Any, target_bound: Any) -> tuple[Any, float, float]:
     """Targets brought inside a public bound and centred, with the bound's middle and half-width."""
     if target_bound is None or np.ndim(target_bound) == 0:
         half = public_bound("target_bound", target_bound)
-        return np.clip(y, -half, half), 0.0, half
+        return applied(partial(_centred, -half, half, 0.0, half), y), 0.0, half
     low, high = check_bounds(target_bound)
     if max(abs(low), abs(high)) > LARGEST_SIZE:
         raise InvalidInput(f"target_bound must lie within {LARGEST_SIZE:g} of 0, got ({low:g}, {high:g}); rescale y")
     middle, half = low / 2 + high / 2, check_size("half the width of target_bound", (high - low) / 2)
+    return applied(partial(_centred, low, high, middle, half), y), middle, half
+
+
+def _centred(low: float, high: float, middle: float, half: float, y: Array) -> Array:
     # Clipped first: a difference that overflows would say so.
-    return np.clip(np.clip(y, low, high) - middle, -half, half), middle, half
+    return np.clip(np.clip(y, low, high) - middle, -half, half)
 
 
 class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
@@ -132,15 +140,15 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> LinearRegression:
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> LinearRegression:
         """Fit the model to private rows, and release it.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix of shape (rows, features)
+        X : array, data frame or sparse matrix of shape (rows, features), or a table in parts
             The features; each row is scaled down to ``data_norm`` if it is longer.
         y : array of shape (rows,)
-            The targets, clipped to ``target_bound``.
+            The targets, clipped to ``target_bound``. A table in parts has its own.
 
         Returns
         -------
@@ -148,7 +156,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         """
         check_choice("method", self.method, _METHODS)
         X, y = self._validated(X, y, unsupported, y_numeric=True)
-        target, middle, half = public_targets(y.astype(np.float64, copy=False), self.target_bound)
+        target, middle, half = public_targets(y, self.target_bound)
         if self.method == "sufficient-statistics":
             weights = self._fit_moments(X, target, half, clipped_targets(half))
         else:
@@ -182,19 +190,21 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         tags.regressor_tags.poor_score = True
         return tags
 
-    def _fit_moments(self, X: Any, target: Array, half: float, assumptions: tuple[str, ...]) -> Array:
+    def _fit_moments(self, X: Any, target: Any, half: float, assumptions: tuple[str, ...]) -> Array:
         """Noisy X'X and X'y, and then a ridge as large as the noise asks for; only the noise costs privacy."""
         if self.calibration != "tight":
             raise InvalidInput("method='sufficient-statistics' is not in the papers; use calibration='tight'")
         bounds = self._public_bounds()
-        rows = as_rows(X, target, bounds)
-        if not rows.dense:
-            raise InvalidInput(
-                f"method='sufficient-statistics' needs a matrix of {rows.d} by {rows.d} noisy moments; "
-                "with so many columns use method='objective'"
-            )
         strength = given_strength(self.alpha)
-        release = self._release_moments(rows.moments(), rows.n, rows.norm, half, assumptions)
+        with passing(self.verbose, X) if isinstance(X, Parts) else nullcontext():
+            rows = as_rows(X, target, bounds)
+            if not rows.dense:
+                raise InvalidInput(
+                    f"method='sufficient-statistics' needs a matrix of {rows.d} by {rows.d} noisy moments; "
+                    "with so many columns use method='objective'"
+                )
+            moments = rows.moments()
+        release = self._release_moments(moments, rows.n, rows.norm, half, assumptions)
         assert release.noise is not None  # numbers were released
         self._bounds_, self.guarantee_, self.noise_ = bounds, release.guarantee, release.noise
         self.method_ = self.method

@@ -68,6 +68,8 @@ class Rows(Protocol):
         The same in parts: the features' bound, and the intercept's constant.
     dense : bool
         Whether a Hessian matrix can be had, or only its products.
+    elsewhere : bool
+        Whether every look at them is a pass that is dear.
     """
 
     n: int
@@ -80,8 +82,14 @@ class Rows(Protocol):
     @property
     def dense(self) -> bool: ...
 
-    def sums(self, loss: Loss, coef: Array) -> Sums:
-        """Value and gradient at ``coef``."""
+    @property
+    def elsewhere(self) -> bool: ...
+
+    def is_at(self, coef: Array) -> bool:
+        """Whether this was the ``coef`` of the last `sums`."""
+
+    def sums(self, loss: Loss, coef: Array, hessian: bool = False) -> Sums:
+        """Value and gradient at ``coef``; ``hessian`` says that `hessian` comes next: one pass can serve both."""
 
     def gradient(self, loss: Loss, coef: Array) -> Array:
         """The mean gradient alone; `rounding` bounds its error too."""
@@ -111,5 +119,5 @@ class Rows(Protocol):
     def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
         """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
 
-    def part(self, indices: NDArray[np.int64]) -> Rows:
-        """Some of the records, by position."""
+    def sample(self) -> Rows | None:
+        """Some of the rows, in memory and few enough to be summed quickly; None if all are few. For a start only."""

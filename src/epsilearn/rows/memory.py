@@ -6,19 +6,15 @@ Clipping is a factor for each row, applied inside the passes: the caller's array
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
 from epsilearn.balls import ball
 from epsilearn.errors import InvalidInput
@@ -27,21 +23,36 @@ from epsilearn.losses.interface import UNIT
 from epsilearn.rows import passes
 from epsilearn.rows.bounds import Bounds, without_giants
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
+from epsilearn.rows.rounding import (
+    LONG_STRETCH,
+    OUTER_STRETCH,
+    SHORT_STRETCH,
+    Rounding,
+    public_moments_error,
+    public_rounding,
+    sparse_stretch,
+)
+from epsilearn.rows.totals import Total, roundings
+from epsilearn.threads import in_order
 
-__all__ = ["DenseRows", "SparseRows", "as_rows"]
+__all__ = ["MOST_COLUMNS", "DenseRows", "SparseRows", "check_finite", "memory_rows"]
 
 Result = TypeVar("Result")
 
-_SHORT_STRETCH = 512  # rows whose gradients are added one by one; few enough to be read twice from the cache
-_MOST_COLUMNS = 2000  # of rows whose Hessian is still formed
-_OUTER_STRETCH = 4096  # rows whose outer products are added by one call of the linear algebra library
-_LONG_STRETCH = 1 << 15  # rows handed to the compiled dense pass, which has blocks of its own
+MOST_COLUMNS = 2000  # of rows whose Hessian is still formed
+_MANY_ROWS, _STRIDE = 1 << 15, 16  # from so many rows on, every so manieth is a sample
 
 
-def as_rows(X: Any, targets: Any, bounds: Bounds) -> Rows:
+def memory_rows(X: Any, targets: Any, bounds: Bounds) -> Rows:
     """Rows from an array, a data frame or a sparse matrix, clipped to the bounds."""
     target = np.ascontiguousarray(targets, np.float64)
     return SparseRows(X, target, bounds) if sparse.issparse(X) else DenseRows(X, target, bounds)
+
+
+def check_finite(X: Any, target: Array) -> None:
+    """Refuse features that are not numbers, and numbers that are not finite."""
+    _check_numbers(X.dtype, X.data if sparse.issparse(X) else X)
+    _check_targets(target)
 
 
 class _MemoryRows(ABC):
@@ -52,13 +63,13 @@ class _MemoryRows(ABC):
     def __init__(self, shape: tuple[int, int], target: Array, bounds: Bounds, factors: Array, terms: int) -> None:
         if target.shape != shape[:1]:
             raise InvalidInput(f"expected one target for each of the {shape[0]} rows, got shape {target.shape}")
-        if not np.isfinite(target).all():
-            raise InvalidInput("targets have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+        _check_targets(target)
         self.n, self._features = shape
         self.d = self._features + (bounds.intercept != 0)
         self.norm = bounds.norm
         self._bounds, self._target, self._factors, self._terms = bounds, target, factors, terms
         self._curvature, self._loss = np.empty(self.n), Loss()
+        self._at: Array | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -68,24 +79,33 @@ class _MemoryRows(ABC):
     @property
     def dense(self) -> bool:
         """Whether a Hessian matrix can be had: one of few columns fits, however many rows there are."""
-        return self.d <= _MOST_COLUMNS
+        return self.d <= MOST_COLUMNS
 
-    def sums(self, loss: Loss, coef: Array) -> Sums:
+    @property
+    def elsewhere(self) -> bool:
+        """Whether every look at them is a pass that is dear."""
+        return False
+
+    def is_at(self, coef: Array) -> bool:
+        """Whether this was the ``coef`` of the last `sums`."""
+        return self._at is not None and bool(np.array_equal(self._at, coef))
+
+    def sums(self, loss: Loss, coef: Array, hessian: bool = False) -> Sums:  # noqa: ARG002 - it is near at hand
         """Value and gradient at ``coef``."""
         code = passes.code_of(loss) if self._compiled else None
         rows, _ = self._stretch(code is not None)
-        self._remember(loss)
+        self._remember(loss, coef)
 
         def first_order(part: slice) -> tuple[float, Array]:
             return self._by_numpy(part, loss, coef) if code is None else self._by_pass(part, *code, coef)
 
-        value, gradient = 0.0, np.zeros(self.d * loss.outputs)
+        value, gradient = 0.0, Total()
         for part_value, part_gradient in _in_threads(first_order, self._parts(rows)):
             value += part_value
-            gradient += part_gradient
+            gradient.add(part_gradient)
         length = float(np.linalg.norm(coef)) * (1 + (len(coef) + 2) * UNIT)
-        error = passes.Rounding(self._terms, self._additions(code is not None), self.norm)(loss, length)
-        return Sums(value / self.n, gradient / self.n, error)
+        error = Rounding(self._terms, self._additions(code is not None), self.norm)(loss, length)
+        return Sums(value / self.n, gradient.value / self.n, error)
 
     def gradient(self, loss: Loss, coef: Array) -> Array:
         """The mean gradient alone; `rounding` bounds its error too."""
@@ -93,31 +113,27 @@ class _MemoryRows(ABC):
             return self.sums(loss, coef).gradient
 
         def part_gradient(part: slice) -> Array:
-            return self._combine(part, loss.slope(self._scores(part, coef), self._target[part]))
+            return self._combined(part, coef, lambda score: loss.slope(score, self._target[part]))
 
-        total = np.zeros(self.d * loss.outputs)
-        for gradient in _in_threads(part_gradient, self._parts(self._stretch(False)[0])):
-            total += gradient
-        return total / self.n
+        return _total(part_gradient, self._parts(self._stretch(False)[0])) / self.n
 
-    def _remember(self, loss: Loss) -> None:
-        """Make room for the curvatures of this loss."""
+    def _remember(self, loss: Loss, coef: Array) -> None:
+        """Make room for the curvatures of this loss here."""
+        self._at = coef.copy()
         shape = (self.n,) if loss.kept == 1 else (loss.kept, self.n)
         if self._curvature.shape != shape:
             self._curvature = np.empty(shape)
         self._loss = loss
 
     @property
-    def rounding(self) -> passes.Rounding:
+    def rounding(self) -> Rounding:
         """The bound on the gradient's rounding error at any point of at most this norm. Public, without the records."""
-        # The worst that any rows could need. How many entries the longest sparse row has is private, and so is
-        # whether a giant among the rows made for a copy, which may be read in another way.
-        return passes.Rounding(self._features, max(map(self._additions, (False, True))), self.norm)
+        return public_rounding(self.n, self._features, self._bounds)
 
-    def _additions(self, compiled: bool) -> int:
+    def _additions(self, compiled: bool) -> float:
         """How many additions an addend of the gradient passes through."""
         rows, additions = self._stretch(compiled)
-        return additions + math.ceil(self.n / rows)
+        return additions + roundings(math.ceil(self.n / rows))
 
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point, in ball arithmetic: thousands of times slower than `sums`."""
@@ -138,27 +154,18 @@ class _MemoryRows(ABC):
 
     def product(self, vector: Array) -> Array:
         """The mean Hessian at the last ``coef`` times a vector."""
-        total = np.zeros(len(vector))
-        for part in _in_threads(lambda part: self._product(part, vector), self._parts(_SHORT_STRETCH)):
-            total += part
-        return total / self.n
+        return _total(lambda part: self._product(part, vector), self._parts(SHORT_STRETCH)) / self.n
 
     def moments(self) -> Moments:
         """The sums of x x' and x y."""
         loss = Squared()
         gradient = self.sums(loss, np.zeros(self.d)).gradient
-        rows, additions = max(self._stretch(False), self._stretch(True), key=lambda s: s[1] + self.n / s[0])
-        # The curvature is exactly one: each addend is a product of entries rounded once, and then passes through
-        # additions within its stretch, between the stretches, and the two roundings of dividing by n and back.
-        longest = max(additions + math.ceil(self.n / rows), _OUTER_STRETCH + math.ceil(self.n / _OUTER_STRETCH))
-        return Moments(self.hessian() * self.n, -gradient * self.n, 1.01 * (longest + 12) * UNIT)
+        error = public_moments_error(self.n, self._features)
+        return Moments(self.hessian() * self.n, -gradient * self.n, error)
 
     def total(self, units: int) -> NDArray[np.int64]:
         """The sum of the rows without the intercept, each rounded to whole units, of which the bound is so many."""
-        total = np.zeros(self._features, np.int64)
-        for part in _in_threads(lambda part: self._total(part, units), self._parts(_OUTER_STRETCH)):
-            total += part
-        return total
+        return _total(lambda part: self._total(part, units), self._parts(OUTER_STRETCH))
 
     def _total(self, part: slice, units: int) -> NDArray[np.int64]:
         total = np.zeros(self._features, np.int64)
@@ -167,15 +174,16 @@ class _MemoryRows(ABC):
 
     def spread(self, centre: Array, units: int) -> int:
         """The sum of the squared distances from ``centre``, as shares of the bound's square, cut at 1, in units."""
-        return sum(_in_threads(lambda part: self._spread(part, centre, units), self._parts(_OUTER_STRETCH)))
+        return sum(_in_threads(lambda part: self._spread(part, centre, units), self._parts(OUTER_STRETCH)))
 
     def _spread(self, part: slice, centre: Array, units: int) -> int:
         return int(passes.dense_spread(self._block(part), self._lengths(part), centre, units))
 
     def moved(self, centre: Array, radius: float, intercept: float) -> Rows:
         """The rows moved by ``centre`` and scaled to a bound of 1, both in shares of their bound."""
-        moved = np.empty((self.n, self._features), self._X.dtype)
-        for _ in _in_threads(lambda part: self._move(part, centre, radius, moved[part]), self._parts(_OUTER_STRETCH)):
+        # Each moved row is a function of its record whatever it is rounded to, and singles take half the memory.
+        moved = np.empty((self.n, self._features), np.float32)
+        for _ in _in_threads(lambda part: self._move(part, centre, radius, moved[part]), self._parts(OUTER_STRETCH)):
             pass
         return DenseRows(moved, self._target, Bounds(1.0, intercept))
 
@@ -195,38 +203,52 @@ class _MemoryRows(ABC):
         lengths: Array = self._factors[part] / self._bounds.data_norm
         return lengths
 
+    def sample(self) -> Rows | None:
+        """Every sixteenth row, if there are many."""
+        if self.n < _MANY_ROWS:
+            return None
+        return memory_rows(self._X[::_STRIDE], self._target[::_STRIDE], self._bounds)
+
     def hessian(self) -> Array:
         """The mean Hessian at the last ``coef``; with several outputs its mean over them."""
-        total = np.zeros((self.d, self.d))
-        for part in _in_threads(self._outer, self._parts(_OUTER_STRETCH)):
-            total += part
-        return total / self.n
+        return _total(self._outer, self._parts(OUTER_STRETCH)) / self.n
 
     def _parts(self, rows: int) -> list[slice]:
         return [slice(start, min(start + rows, self.n)) for start in range(0, self.n, rows)]
 
     def _by_numpy(self, part: slice, loss: Loss, coef: Array) -> tuple[float, Array]:
         """Any loss: scores, slopes, and the product with the rows."""
-        score, target = self._scores(part, coef), self._target[part]
-        self._curvature[..., part] = loss.curvature(score, target)
-        return float(loss.value(score, target).sum()), self._combine(part, loss.slope(score, target))
+        target, values = self._target[part], []
+
+        def slope(score: Array) -> Array:
+            self._curvature[..., part] = loss.curvature(score, target)
+            values.append(float(loss.value(score, target).sum()))
+            return loss.slope(score, target)
+
+        gradient = self._combined(part, coef, slope)
+        return values[0], gradient
 
     def _product(self, part: slice, vector: Array) -> Array:
-        return self._combine(part, self._loss.bend(self._curvature[..., part], self._scores(part, vector)))
+        return self._combined(part, vector, lambda score: self._loss.bend(self._curvature[..., part], score))
 
-    def _scores(self, part: slice, coef: Array) -> Array:
-        """Scores of shape (rows,), or (outputs, rows) where ``coef`` holds several outputs one after the other."""
-        weights = coef if len(coef) == self.d else coef.reshape(-1, self.d)
-        score: Array = (self._matrix(part) @ weights[..., : self._features].T).T * self._factors[part]
-        return score + self._bounds.intercept * weights[..., -1:] if self._bounds.intercept else score
+    def _combined(self, part: slice, coef: Array, weigh: Callable[[Array], Array]) -> Array:
+        """The sum of the rows, each with a weight for its score, for each output, one after the other.
 
-    def _combine(self, part: slice, weights: Array) -> Array:
-        """The sum of the rows with these weights, for each output, one after the other."""
-        features: Array = (weights * self._factors[part]) @ self._matrix(part)
-        if self._bounds.intercept:
-            own = self._bounds.intercept * weights.sum(axis=-1, keepdims=True)
-            features = np.concatenate([features, own], axis=-1)
-        return features.ravel()
+        Scores and weights are of shape (rows,), or (outputs, rows) where ``coef`` holds several outputs.
+        """
+        matrix, factors, intercept = self._matrix(part), self._factors[part], self._bounds.intercept
+        coef = coef if len(coef) == self.d else coef.reshape(-1, self.d)
+        # In this order: with several outputs the linear algebra library takes half as long again for the other.
+        score: Array = coef[..., : self._features] @ matrix.T
+        score *= factors
+        if intercept:
+            score += intercept * coef[..., -1:]
+        weights = weigh(score)
+        combined = np.empty((*coef.shape[:-1], self.d))
+        combined[..., : self._features] = (weights * factors) @ matrix
+        if intercept:
+            combined[..., -1] = intercept * weights.sum(axis=-1)
+        return combined.ravel()
 
     @property
     @abstractmethod
@@ -273,16 +295,12 @@ class DenseRows(_MemoryRows):
         columns = self._X.shape[1]
         super().__init__(self._X.shape, target, bounds, bounds.factors(norms, columns), columns)
 
-    def part(self, indices: NDArray[np.int64]) -> DenseRows:
-        """Some of the records, by position."""
-        return DenseRows(self._X[indices], self._target[indices], self._bounds)
-
     @property
     def _compiled(self) -> bool:
         return bool(self._X.flags.c_contiguous)
 
     def _stretch(self, compiled: bool) -> tuple[int, int]:
-        return (_LONG_STRETCH, passes.BLOCK + _LONG_STRETCH // passes.BLOCK) if compiled else (_SHORT_STRETCH,) * 2
+        return (LONG_STRETCH, passes.BLOCK + LONG_STRETCH // passes.BLOCK) if compiled else (SHORT_STRETCH,) * 2
 
     def _matrix(self, part: slice) -> Any:
         return self._X[part].astype(np.float64, copy=False)
@@ -338,18 +356,12 @@ class SparseRows(_MemoryRows):
         self._X, norms = without_giants(matrix)
         super().__init__(matrix.shape, target, bounds, bounds.factors(norms, lengths), int(lengths.max()))
 
-    def part(self, indices: NDArray[np.int64]) -> SparseRows:
-        """Some of the records, by position."""
-        return SparseRows(self._X[indices], self._target[indices], self._bounds)
-
     @property
     def _compiled(self) -> bool:
         return True
 
     def _stretch(self, compiled: bool) -> tuple[int, int]:  # noqa: ARG002
-        # A stretch has a gradient of its own, as long as there are columns: few columns, short stretches.
-        rows = max(_SHORT_STRETCH, self.d // 64)
-        return rows, rows
+        return (sparse_stretch(self._features),) * 2
 
     def _matrix(self, part: slice) -> Any:
         return self._X[part]
@@ -393,6 +405,11 @@ def _as_matrix(X: Any) -> NDArray[Any]:
     return array if array.dtype in (np.float64, np.float32) else array.astype(np.float64)
 
 
+def _check_targets(target: Array) -> None:
+    if not np.isfinite(target).all():
+        raise InvalidInput("targets have NaN or infinite values; drop or fill them by a rule fixed beforehand")
+
+
 def _check_numbers(dtype: np.dtype[Any], values: NDArray[Any]) -> None:
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
         raise InvalidInput(f"features must be numbers, got {dtype}")
@@ -400,18 +417,13 @@ def _check_numbers(dtype: np.dtype[Any], values: NDArray[Any]) -> None:
         raise InvalidInput("features have NaN or infinite values; drop or fill them by a rule fixed beforehand")
 
 
-@cache
-def _linear_algebra() -> ThreadpoolController:
-    return ThreadpoolController()
+def _total(work: Callable[[slice], NDArray[Any]], parts: list[slice]) -> NDArray[Any]:
+    total = Total()
+    for addend in _in_threads(work, parts):
+        total.add(addend)
+    return total.value
 
 
 def _in_threads(work: Callable[[slice], Result], parts: list[slice]) -> Iterator[Result]:
-    """The results in order, a few at a time, so that only a few are held."""
-    workers = os.cpu_count() or 1
-    if len(parts) == 1 or workers == 1:
-        yield from map(work, parts)
-        return
-    # One thread a stretch: the linear algebra library's own threads would fight with these.
-    with _linear_algebra().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        for start in range(0, len(parts), 4 * workers):
-            yield from pool.map(work, parts[start : start + 4 * workers])
+    """The results in order; a single part needs no thread, and may then use those of the linear algebra library."""
+    return map(work, parts) if len(parts) == 1 else in_order(work, parts)

@@ -1,28 +1,29 @@
 """Compiled passes over rows: one read gives scores, values, slopes and curvatures.
 
 No fast-math: sums are added up in the order written, so the number of additions any one addend takes part in is
-known, and `Rounding` turns it into a bound on the rounding of the whole gradient.
+known, and `rounding` turns it into a bound on the rounding of the whole gradient.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from epsilearn.compiled import compiled
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss, Squared
-from epsilearn.losses.interface import UNIT
 
 __all__ = [
     "BLOCK",
-    "Rounding",
+    "checksum",
     "code_of",
     "dense_move",
     "dense_pass",
     "dense_spread",
     "dense_total",
+    "interleave",
     "sparse_outer",
     "sparse_pass",
     "sparse_product",
@@ -43,28 +44,6 @@ def code_of(loss: Loss) -> tuple[int, float] | None:
     if type(loss) is Logistic:
         return LOGISTIC, loss.margin
     return (SQUARED, 0.0) if type(loss) is Squared else None
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """A bound on the norm of the rounding error of a mean gradient, over every set of rows inside the bounds.
-
-    A score is a sum of products, one more than ``terms`` with the intercept's, and errs by at most (terms + 3) u R
-    ||w||; a slope by the loss's smoothness times that, plus its own evaluation; and each addend of the gradient passes
-    through ``additions`` additions at most. With several scores to a record the same holds in the l2 norm over them.
-    """
-
-    terms: int
-    additions: int
-    norm: float
-
-    def __call__(self, loss: Loss, weight_norm: float) -> float:
-        """The bound at any point of at most this norm."""
-        norm = self.norm
-        steepest = min(loss.lipschitz, loss.steepest(norm * weight_norm))
-        score_error = (self.terms + 4) * UNIT * norm * weight_norm
-        slope_error = loss.smoothness * score_error + loss.slope_rounding(norm * weight_norm)
-        return 1.01 * norm * (slope_error + (self.additions + 4) * UNIT * (steepest + slope_error))
 
 
 @compiled(inline="always")
@@ -151,6 +130,17 @@ def dense_move(X, factors, centre, radius, moved):  # pragma: no cover - compile
 
 
 @compiled
+def interleave(columns, rows):  # pragma: no cover - compiled
+    """Writes columns, one after the other, as rows; in tiles, so that rows stay in the cache meanwhile."""
+    tile = 128
+    for start in range(0, rows.shape[0], tile):
+        stop = min(start + tile, rows.shape[0])
+        for j in range(columns.shape[0]):
+            for i in range(start, stop):
+                rows[i, j] = columns[j, i]
+
+
+@compiled
 def sparse_pass(
     data, indices, pointers, factors, intercept, target, coef, code, parameter, gradient, curvature
 ):  # pragma: no cover - compiled
@@ -208,3 +198,47 @@ def sparse_outer(data, indices, pointers, factors, intercept, weights, out):  # 
                 out[last, column] += weights[i] * left * intercept
         if intercept != 0.0:
             out[last, last] += weights[i] * intercept * intercept
+
+
+def checksum(X: Any, target: Any, place: int) -> int:
+    """64 bits that are others, but for one case in 2**64, if any number is another or stands elsewhere.
+
+    Against accidents, not against people: whoever can write the records needs no collision.
+
+    Examples
+    --------
+    >>> rows = np.arange(6.0).reshape(3, 2)
+    >>> checksum(rows, rows[:, 0], 0) == checksum(rows[::-1], rows[:, 0], 0)
+    False
+    """
+    found = np.uint64(place + 1)
+    for array in (*((X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)), target):
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = len(data) // 8 * 8
+        found = _fold(data[:whole].view(np.uint64), data[whole:], np.uint64(found))
+    return int(found)
+
+
+@compiled(inline="always")
+def _mixed(found, word):  # pragma: no cover - compiled
+    mixed = (found ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+@compiled
+def _fold(words, rest, seed):  # pragma: no cover - compiled
+    """Words in four lanes, each multiplied into what came before it; what is left of the bytes in the end."""
+    prime = np.uint64(0x9E3779B97F4A7C15)
+    first, second, third, fourth = seed, seed ^ prime, seed + prime, seed * prime
+    whole = len(words) // 4 * 4
+    for i in range(0, whole, 4):
+        first = _mixed(first, words[i])
+        second = _mixed(second, words[i + 1])
+        third = _mixed(third, words[i + 2])
+        fourth = _mixed(fourth, words[i + 3])
+    found = _mixed(_mixed(_mixed(_mixed(np.uint64(len(words)), first), second), third), fourth)
+    for i in range(whole, len(words)):
+        found = _mixed(found, words[i])
+    for i in range(len(rest)):
+        found = _mixed(found, np.uint64(rest[i]))
+    return found

@@ -22,7 +22,9 @@ from epsilearn.linear_scores import LinearScores
 from epsilearn.rows import fixed_passes as passes
 from epsilearn.rows.fixed import FixedRows, Levels, RunningSum
 
-__all__ = ["MeanGradient", "Path", "SlopePath", "SquaredPath", "gradient_at"]
+__all__ = [
+    "MeanGradient", "Path", "SlopePath", "SquaredPath", "gradient_at", "slope_sum", "squared_sums", "target_sum",
+]  # fmt: skip
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -45,6 +47,18 @@ class MeanGradient(LinearScores):
 class Path(ABC):
     """The gradient of one loss, at a point that moves along columns."""
 
+    @abstractmethod
+    def gradient(self, shrink: Fraction) -> MeanGradient:
+        """The mean gradient at ``shrink`` times the weights moved so far."""
+
+    @abstractmethod
+    def move(self, column: int, weight: int) -> None:
+        """Add ``weight`` to a column."""
+
+
+class _MemoryPath(Path):
+    """One over rows in memory, whose sum is kept up to date."""
+
     _rows: FixedRows
     _total: RunningSum
     _still: Integers
@@ -55,16 +69,8 @@ class Path(ABC):
             self._rows.d, self._rows.present, self._still, total.columns, total.values, first, second, total.generation
         )
 
-    @abstractmethod
-    def gradient(self, shrink: Fraction) -> MeanGradient:
-        """The mean gradient at ``shrink`` times the weights moved so far."""
 
-    @abstractmethod
-    def move(self, column: int, weight: int) -> None:
-        """Add ``weight`` to a column."""
-
-
-class SquaredPath(Path):
+class SquaredPath(_MemoryPath):
     """The mean of (<x, theta> - y)**2: its gradient is affine, so only the moved column's rows matter.
 
     ``moved`` is the sum over records of z <z, weights>, ``still`` that of z y, in levels.
@@ -72,7 +78,7 @@ class SquaredPath(Path):
 
     def __init__(self, rows: FixedRows, target: Array, levels: Levels) -> None:
         self._rows, self._levels = rows, levels
-        self._still = rows.combine(levels.cut(target))
+        self._still = target_sum(rows, target, levels)
         self._total = RunningSum(len(rows.present))
         # A column that reaches many records is likely to be chosen again, and moves the same numbers again.
         self._known: OrderedDict[int, Integers] = OrderedDict()
@@ -103,7 +109,7 @@ class SquaredPath(Path):
         return self._known[column]
 
 
-class SlopePath(Path):
+class SlopePath(_MemoryPath):
     """The mean of a loss of bounded slope: each record's slope is a whole number of levels.
 
     ``still`` is the sum over records of z times the slope at zero, ``moved`` what has changed since. Shrinking moves
@@ -146,6 +152,23 @@ class SlopePath(Path):
         return _slopes(
             self._scores[rows], self._rows.levels.unit * shrink, self._target[rows], self._code, self._levels
         )
+
+
+def target_sum(rows: FixedRows, target: Array, levels: Levels) -> Integers:
+    """The sum over records of z y, in levels."""
+    return rows.combine(levels.cut(target))
+
+
+def squared_sums(rows: FixedRows, weights: Integers) -> Integers:
+    """The sum over records of z <z, weights>."""
+    return rows.combine(rows.product(weights))
+
+
+def slope_sum(
+    rows: FixedRows, weights: Integers, shrink: Fraction, target: Array, code: int, levels: Levels
+) -> Integers:
+    """The sum over records of z times the slope at ``shrink`` times the weights, in levels."""
+    return rows.combine(_slopes(rows.product(weights), rows.levels.unit * shrink, target, code, levels))
 
 
 def gradient_at(rows: FixedRows, point: Array, scale: float, target: Array, code: int, levels: Levels) -> Integers:

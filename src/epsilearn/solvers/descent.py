@@ -11,11 +11,9 @@ __all__ = ["descend"]
 
 Array = NDArray[np.float64]
 
-_MOMENTUM = 0.9
-
 
 def descend(gradient: Callable[[Array], Array], dimension: int, steps: int, time: float) -> Array:
-    """The point reached from 0 in so many steps whose sizes fall evenly to nothing and add up to ``time``.
+    """The point reached from 0 in so many steps, whose sizes fall as a square root and add up to ``time``.
 
     Parameters
     ----------
@@ -27,9 +25,9 @@ def descend(gradient: Callable[[Array], Array], dimension: int, steps: int, time
     >>> descend(lambda point: point - 3.0, 1, 200, 100.0).round(3).tolist()
     [3.0]
     """
-    point, speed = np.zeros(dimension), np.zeros(dimension)
-    first = 2 * time / (steps + 1)
-    for step in range(steps):
-        speed = _MOMENTUM * speed + (1 - _MOMENTUM) * gradient(point)
-        point = point - first * (1 - step / steps) * speed
+    sizes = np.sqrt(1 - np.arange(steps) / steps)
+    sizes *= time / sizes.sum()
+    point = np.zeros(dimension)
+    for size in sizes:
+        point = point - size * gradient(point)
     return point

@@ -107,7 +107,7 @@ def minimise_dual(
     """
     point, used = problem.at(np.zeros(problem.gram.n)), 1
     while not point.bound <= target:
-        found = line_search(problem, point, problem.step(point), limit - used)
+        found = line_search(problem.at, point, problem.step(point), limit - used)
         if found is None:
             raise not_reached(target)
         point, passes = found

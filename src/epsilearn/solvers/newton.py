@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Protocol, TypeVar
+from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,12 @@ Array = NDArray[np.float64]
 
 _DENSE_LIMIT = 1500  # beyond this many columns a Cholesky factor costs more than a few products
 _UNIT = 2.0**-53
+_PATIENCE = 4  # steps that gain next to nothing, before a sample is given up
+_PLENTY = 300.0  # a step that gains so much leaves a Hessian that is good enough to the end
+# Up to this many weights a Hessian of all rows costs little beside reading them; beyond, one of a sample has to do.
+_FEW_WEIGHTS = 128
 # Conjugate gradients in doubles leave about this share of a right-hand side.
 _LEAST_SHARE = 2.0**-48
-_MANY_ROWS, _STRIDE = 1 << 15, 16
 # A step is accepted where the slope along it lies between these parts of the slope at its start.
 _FLAT_BELOW, _FLAT_ABOVE = 0.9, 0.4
 
@@ -49,9 +52,9 @@ class Problem:
         """How many weights there are."""
         return self.rows.d * self.loss.outputs
 
-    def at(self, coef: Array) -> Point:
-        """Value, gradient and certificate at a point."""
-        sums = self.rows.sums(self.loss, coef)
+    def at(self, coef: Array, hessian: bool = False) -> Point:
+        """Value, gradient and certificate at a point; rows are told if their Hessian will be wanted there too."""
+        sums = self.rows.sums(self.loss, coef, hessian)
         linear = np.zeros_like(coef) if self.tilt is None else self.tilt / self.rows.n
         gradient = sums.gradient + (self.strength * coef + linear)
         value = sums.value + self.strength / 2 * float(coef @ coef) + float(linear @ coef)
@@ -73,13 +76,7 @@ class Point:
     bound: float
 
 
-AnyPoint_co = TypeVar("AnyPoint_co", bound=Point, covariant=True)
-
-
-class Convex(Protocol[AnyPoint_co]):
-    """A convex function that can be looked at anywhere."""
-
-    def at(self, coef: Array, /) -> AnyPoint_co: ...
+AnyPoint = TypeVar("AnyPoint", bound=Point)
 
 
 @dataclass(frozen=True)
@@ -128,44 +125,70 @@ def minimise(
     >>> solution.coef.round(3).tolist(), solution.certificate <= 1e-10
     ([1.634], True)
     """
-    point, used = problem.at(_warm_start(problem, target)), 1
-    look = _how_to_steer(problem)
-    steer = look()
+    small = _small(problem)
+    start, steer = _warm_start(problem, small, target)
+    elsewhere, curved = problem.rows.elsewhere, _is_curved(problem)
+    point, used = problem.at(start, curved), 1
+    # Where each look at all rows is a pass over them, a sample of them has to do, unless a pass can bring both.
+    look = _how_to_steer(problem if small is None or curved or not elsewhere else small)
+    if steer is None or curved:
+        steer = look(point.coef)
+    misled, gained = 0, 1.0
     # Said this way round, a bound that is not a number is never good enough.
     while not point.bound <= target:
         stuck = _norm(point.gradient) <= 2 * point.rounding
         if stuck and problem.loss.exact and isinstance(problem.rows, ExactRows):
             return _beyond_doubles(problem, problem.rows, point, steer, target)
-        found = line_search(problem, point, steer(-point.gradient), limit - used)
+        with_hessian = curved and gained < _PLENTY
+        found = line_search(partial(problem.at, hessian=with_hessian), point, steer(-point.gradient), limit - used)
         if found is None:
             raise not_reached(target)
         before, (point, passes) = point, found
         used += passes
-        # A Hessian is dear, and the last one is good enough as long as each step gains a digit.
-        if _norm(point.gradient) > 0.1 * _norm(before.gradient):
-            steer = look()
+        # A Hessian is dear unless it is there, and the last one is good enough as long as each step gains a digit.
+        gained = _norm(before.gradient) / max(_norm(point.gradient), math.ulp(0.0))
+        misled += gained < 2
+        if misled == _PATIENCE:
+            look = _how_to_steer(problem)  # the sample does not resemble the rest
+        if (elsewhere and with_hessian) or gained < 10:
+            steer = look(point.coef)
         if progress is not None:
             progress(point.bound)
     return Solution(point.coef, point.bound)
 
 
-def _warm_start(problem: Problem, target: float) -> Array:
-    """Where to begin: the minimum over every sixteenth row, if there are many.
+def _is_curved(problem: Problem) -> bool:
+    """Whether sums and Hessian can be had by one pass that takes hardly longer."""
+    return problem.rows.dense and problem.loss.outputs == 1 and problem.dimension <= _FEW_WEIGHTS
+
+
+def _small(problem: Problem) -> Problem | None:
+    """The same problem for a sample of the rows, if there are many."""
+    few = problem.rows.sample()
+    if few is None:
+        return None
+    tilt = None if problem.tilt is None else problem.tilt * (few.n / problem.rows.n)
+    return Problem(few, problem.loss, problem.strength, tilt)
+
+
+def _warm_start(problem: Problem, small: Problem | None, target: float) -> tuple[Array, Steer | None]:
+    """Where to begin, and how to steer from there: the minimum over the sample, and the Hessian at it.
 
     Only a matter of speed: the certificate is always on all rows. It is reached as closely as so few rows resemble the
     others, and if that fails, zero will do.
     """
-    rows = problem.rows
-    if rows.n < _MANY_ROWS:
-        return np.zeros(problem.dimension)
-    few = rows.part(np.arange(0, rows.n, _STRIDE))
-    tilt = None if problem.tilt is None else problem.tilt * (few.n / rows.n)
-    enough = max(target, 0.1 * min(problem.loss.lipschitz, 1.0) * rows.norm / math.sqrt(few.n))
+    nowhere = np.zeros(problem.dimension)
+    if small is None:
+        return nowhere, None
+    enough = target
+    if small.rows.n < problem.rows.n:
+        enough = max(target, 0.1 * min(problem.loss.lipschitz, 1.0) * small.rows.norm / math.sqrt(small.rows.n))
     try:
-        found = minimise(Problem(few, problem.loss, problem.strength, tilt), enough, limit=50)
+        found = minimise(small, enough, limit=50)
+        start = np.array([float(c) for c in found.coef])
+        return start, _how_to_steer(small)(start)
     except ConvergenceError:
-        return np.zeros(problem.dimension)
-    return np.array([float(c) for c in found.coef])
+        return nowhere, None
 
 
 def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, steer: Steer, target: float) -> Solution:
@@ -184,23 +207,29 @@ def not_reached(target: float) -> ConvergenceError:
     )
 
 
-def _how_to_steer(problem: Problem) -> Callable[[], Steer]:
-    """Something that looks at the Hessian where the rows were last summed, and then steers by it.
+def _how_to_steer(problem: Problem) -> Callable[[Array], Steer]:
+    """Something that looks at the Hessian at a point, where rows are summed first if need be, and then steers by it.
 
     Small Hessians are factored. With several outputs to a record the whole Hessian is too large for that; its mean
     over the outputs at the start is not, and eases the products well enough.
     """
+
+    def summed(coef: Array) -> Problem:
+        if not problem.rows.is_at(coef):
+            problem.rows.sums(problem.loss, coef)
+        return problem
+
     if not problem.rows.dense or problem.rows.d > _DENSE_LIMIT:
-        return lambda: partial(_by_products, problem, lambda residual: residual)
+        return lambda coef: partial(_by_products, summed(coef), lambda residual: residual)
     if problem.loss.outputs == 1:
-        return lambda: partial(cho_solve, _factor(problem))
-    factor = _factor(problem)
+        return lambda coef: partial(cho_solve, _factor(summed(coef)))
+    factor = cache(partial(_factor, problem))
 
     def ease(residual: Array) -> Array:
-        eased: Array = cho_solve(factor, residual.reshape(-1, problem.rows.d).T).T
+        eased: Array = cho_solve(factor(), residual.reshape(-1, problem.rows.d).T).T
         return eased.ravel()
 
-    return lambda: partial(_by_products, problem, ease)
+    return lambda coef: partial(_by_products, summed(coef), ease)
 
 
 def _factor(problem: Problem) -> tuple[Array, bool]:
@@ -240,8 +269,8 @@ def _by_products(problem: Problem, ease: Steer, residual: Array) -> Array:
     return largest * step
 
 
-def line_search(problem: Convex[AnyPoint_co], point: Point, step: Array, left: int) -> tuple[AnyPoint_co, int] | None:
-    """A length at which the slope along the step has all but vanished; None if passes run out.
+def line_search(at: Callable[[Array], AnyPoint], point: Point, step: Array, left: int) -> tuple[AnyPoint, int] | None:
+    """A point along a step at which the slope has all but vanished; None if passes run out.
 
     The objective is convex along the step, so the sign of the slope says on which side of the minimum a length lies.
     Values would say the same, but close to the minimum they no longer differ in floats; slopes still do. Descent
@@ -251,7 +280,7 @@ def line_search(problem: Convex[AnyPoint_co], point: Point, step: Array, left: i
     low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf
     length = 1.0
     for used in range(1, left + 1):
-        trial = problem.at(point.coef + length * step)
+        trial = at(point.coef + length * step)
         slope = float(trial.gradient @ step)
         if _FLAT_BELOW * start <= slope <= -_FLAT_ABOVE * start or trial.bound <= 4 * trial.rounding:
             return trial, used
