@@ -55,7 +55,8 @@ def test_a_fork_that_bypasses_python_is_noticed():
     """A C extension may call fork() itself: Python's hooks do not run, the process number tells."""
     draw(3)
     read_end, write_end = os.pipe()
-    child = ctypes.CDLL(None).fork()
+    # Holding the interpreter's lock: a child in which another thread has it would wait for ever.
+    child = ctypes.PyDLL(None).fork()
     if child == 0:
         try:
             os.write(write_end, struct.pack("<Q", OperatingSystemBits().integer(64)))
