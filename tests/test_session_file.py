@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -53,7 +53,7 @@ def journal(request: pytest.FixtureRequest, path: Path) -> Journal:
 
 
 def entry(name: str, answer: float = 0.5) -> JournalEntry:
-    return JournalEntry(name.encode(), answer, b"digest of " + name.encode())
+    return JournalEntry(name.encode(), answer, b"detail of " + name.encode())
 
 
 def contents(journal: Journal) -> tuple[list[JournalEntry], list[tuple[int, int]], int]:
@@ -367,8 +367,9 @@ def rbf(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.exp(-((first[:, None] - second[None, :]) ** 2))
 
 
-def across(codes: list[bytes], code: bytes) -> tuple[np.ndarray, float]:
-    return rbf(np.frombuffer(b"".join(codes)), np.frombuffer(code))[:, 0], 1.0
+def across(known: Sequence[bytes], new: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    asked = np.frombuffer(b"".join(new))
+    return rbf(np.frombuffer(b"".join(known)), asked), rbf(asked, asked)
 
 
 def exactly(points: np.ndarray) -> np.ndarray:
@@ -572,14 +573,14 @@ def test_an_interruption_right_after_the_writing_loses_nothing(path):
 
 @pytest.mark.parametrize("change", [1 + 1e-12, 1.1])
 def test_a_session_refuses_another_kernel(path, change):
-    """Noise is the factor's floats times the normals: with other floats it would be other noise."""
+    """The noise hides one function; values of another kernel would be another, by however little."""
     first = Process(LAW, across, OperatingSystemBits(), SessionFile(path))
     answers = ask(first, [0.0, 0.5, 1.0])
     before = contents(SessionFile(path))
 
-    def other(codes: list[bytes], code: bytes) -> tuple[np.ndarray, float]:
-        values, diagonal = across(codes, code)
-        return values**change, diagonal
+    def other(known: Sequence[bytes], new: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        values, own = across(known, new)
+        return values**change, own**change
 
     second = Process(LAW, other, OperatingSystemBits(), SessionFile(path))
     for points in ([0.0], [7.0]):

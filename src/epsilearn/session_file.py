@@ -11,27 +11,109 @@ import hmac
 import os
 import secrets
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from epsilearn.errors import StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.session import JournalEntry
 
-__all__ = ["SessionFile"]
+__all__ = ["SessionFile", "SessionStore"]
 
-_VERSION = "1"
+_VERSION = "2"
 _PATIENCE = 600.0  # seconds to wait for another process's answer, or for its fit
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY, content BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS answers (number INTEGER PRIMARY KEY, point BLOB UNIQUE NOT NULL, answer REAL NOT NULL, "
-    "digest BLOB NOT NULL)",
+    "detail BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS normals (number INTEGER PRIMARY KEY, known INTEGER NOT NULL, digits TEXT NOT NULL)",
 )
 
 
-class SessionFile:
+class SessionStore(ABC):
+    """Where a live session is kept: its promise, what it is about, and its journal.
+
+    Whoever keeps sessions says how things are read and written; what is written when is decided here.
+    """
+
+    name: str
+
+    @abstractmethod
+    def opening(self) -> AbstractContextManager[None]:
+        """One opener at a time: nobody else begins this session until the block ends."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[None]:
+        """One writer at a time, in any process; what is written inside stands only if the block ends well."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make what was written so far stand, for whoever must know that it does before the block ends."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """Something that was written down by this name."""
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Write something down by a name."""
+
+    @property
+    def changes(self) -> int:
+        return int(self.read("changes") or b"0")
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many points there are."""
+
+    @abstractmethod
+    def entries(self, start: int) -> list[JournalEntry]:
+        """All points from the given number on, in order."""
+
+    @abstractmethod
+    def digits(self) -> list[tuple[int, int]]:
+        """The random digits of each variate, and how many they are."""
+
+    @abstractmethod
+    def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
+        """Write down new points, and the variates that are new or known more finely."""
+
+    def begin(self, plan: str, records: Iterable[bytes], promise: Guarantee) -> None:
+        """Write down what the session promises, and what it is about."""
+        salt = secrets.token_bytes(32)
+        for name, content in {
+            "version": _VERSION.encode(),
+            "plan": plan.encode(),
+            "salt": salt,
+            "records": _fingerprint(salt, records),
+            "promise": promise.to_json().encode(),
+            "changes": b"0",
+        }.items():
+            self.write(name, content)
+
+    def resume(self, plan: str, records: Iterable[bytes]) -> Guarantee | None:
+        """The promise of a session begun earlier, None if there is none; refuses one about anything else."""
+        version = self.read("version")
+        if version is None:
+            return None
+        if version != _VERSION.encode():
+            raise StateError(f"{self.name} is a session of another version; open a new one with a new file")
+        if self.read("plan") != plan.encode():
+            raise StateError(
+                f"{self.name} is a session with other settings or another number of records; use the same ones, "
+                "or open a new session with a new file, which costs its budget again"
+            )
+        if not hmac.compare_digest(self.read("records") or b"", _fingerprint(self.read("salt") or b"", records)):
+            raise StateError(
+                f"{self.name} is a session about other records: the same noise on both would give away how they "
+                "differ. Use the same records in the same order, or open a new session with a new file"
+            )
+        return Guarantee.from_json((self.read("promise") or b"").decode())
+
+
+class SessionFile(SessionStore):
     """A session's journal in a SQLite file, shared by any number of processes on one machine.
 
     Parameters
@@ -57,6 +139,7 @@ class SessionFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.name = self.path.name
         try:
             # Made before SQLite would make it, so that nobody else can ever read it.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -66,9 +149,11 @@ class SessionFile:
         except (OSError, sqlite3.Error):
             raise self._broken() from None
 
+    def opening(self) -> AbstractContextManager[None]:
+        return self.writing()
+
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One writer at a time, in any process; what is written inside stands only if the block ends well."""
         try:
             # Inside: an interruption while waiting for the lock arrives when it has been given.
             self._file.execute("BEGIN IMMEDIATE")
@@ -84,63 +169,24 @@ class SessionFile:
             raise
 
     def commit(self) -> None:
-        """Make what was written so far stand, for whoever must know that it does before the block ends."""
         if self._file.in_transaction:
             self._file.execute("COMMIT")
 
-    def begin(self, plan: str, records: Iterable[bytes], promise: Guarantee) -> None:
-        """Write down what the session promises, and what it is about."""
-        salt = secrets.token_bytes(32)
-        for name, content in {
-            "version": _VERSION.encode(),
-            "plan": plan.encode(),
-            "salt": salt,
-            "records": _fingerprint(salt, records),
-            "promise": promise.to_json().encode(),
-            "changes": b"0",
-        }.items():
-            self.write(name, content)
-
-    def resume(self, plan: str, records: Iterable[bytes]) -> Guarantee | None:
-        """The promise of a session begun earlier, None if there is none; refuses one about anything else."""
-        version = self.read("version")
-        if version is None:
-            return None
-        if version != _VERSION.encode():
-            raise StateError(f"{self.path.name} is a session of another version; open a new one with a new file")
-        if self.read("plan") != plan.encode():
-            raise StateError(
-                f"{self.path.name} is a session with other settings or another number of records; use the same ones, "
-                "or open a new session with a new file, which costs its budget again"
-            )
-        if not hmac.compare_digest(self.read("records") or b"", _fingerprint(self.read("salt") or b"", records)):
-            raise StateError(
-                f"{self.path.name} is a session about other records: the same noise on both would give away how they "
-                "differ. Use the same records in the same order, or open a new session with a new file"
-            )
-        return Guarantee.from_json((self.read("promise") or b"").decode())
-
     def read(self, name: str) -> bytes | None:
-        """Something that was written down by this name."""
         found = self._file.execute("SELECT content FROM session WHERE name = ?", (name,)).fetchone()
         return None if found is None else bytes(found[0])
 
     def write(self, name: str, content: bytes) -> None:
-        """Write something down by a name."""
         self._file.execute("INSERT OR REPLACE INTO session VALUES (?, ?)", (name, content))
-
-    @property
-    def changes(self) -> int:
-        return int(self.read("changes") or b"0")
 
     def count(self) -> int:
         return int(self._file.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
 
     def entries(self, start: int) -> list[JournalEntry]:
         found = self._file.execute(
-            "SELECT point, answer, digest FROM answers WHERE number >= ? ORDER BY number", (start,)
+            "SELECT point, answer, detail FROM answers WHERE number >= ? ORDER BY number", (start,)
         )
-        return [JournalEntry(bytes(point), answer, bytes(digest)) for point, answer, digest in found]
+        return [JournalEntry(bytes(point), answer, bytes(detail)) for point, answer, detail in found]
 
     def digits(self) -> list[tuple[int, int]]:
         found = self._file.execute("SELECT digits, known FROM normals ORDER BY number")
@@ -150,7 +196,7 @@ class SessionFile:
         start = self.count()
         self._file.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?)",
-            [(start + i, entry.code, entry.answer, entry.digest) for i, entry in enumerate(entries)],
+            [(start + i, entry.code, entry.answer, entry.detail) for i, entry in enumerate(entries)],
         )
         self._file.executemany(
             "INSERT OR REPLACE INTO normals VALUES (?, ?, ?)",
@@ -164,7 +210,7 @@ class SessionFile:
 
     def _broken(self) -> StateError:
         return StateError(
-            f"{self.path.name} cannot be used as a session: it is missing its folder, locked, full, read-only or no "
+            f"{self.name} cannot be used as a session: it is missing its folder, locked, full, read-only or no "
             "session file. Nothing was answered"
         )
 

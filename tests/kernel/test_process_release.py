@@ -34,7 +34,7 @@ from epsilearn.kernel import (
 from epsilearn.kernel.erm import FeatureProblem, GramProblem
 from epsilearn.kernel.features import Identity, Landmarks, Monomials
 from epsilearn.losses import HuberisedHinge, Logistic
-from epsilearn.mechanisms.session import ProcessLaw, _Factor
+from epsilearn.mechanisms.session import JournalEntry, Process, ProcessLaw
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 2))
@@ -399,15 +399,15 @@ def test_predictions_are_signs_or_the_answers_themselves():
 def test_an_interruption_leaves_no_point_behind(stored, state, monkeypatch):
     """The noise at later points goes with the points that were answered, not with those that were not."""
     model = fitted(state=state if stored else None)
-    original = _Factor.append
+    original = Process._remember
 
-    def interrupted(factor: _Factor, *values: Any) -> np.ndarray:
-        if factor.count == answered + 1:
+    def interrupted(process: Process, entry: JournalEntry) -> None:
+        if len(process) == answered + 1:
             raise KeyboardInterrupt
-        return original(factor, *values)
+        original(process, entry)
 
     for answered in (0, 3):
-        monkeypatch.setattr(_Factor, "append", interrupted)
+        monkeypatch.setattr(Process, "_remember", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.decision_function(Z[40:43])
         monkeypatch.undo()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -18,12 +20,15 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
+from epsilearn.kernel.objects import Precomputed
 from epsilearn.linear.classification import class_targets, public_labels
 from epsilearn.linear.model import PrivateModel, forget_fit, given_strength, validated
 from epsilearn.linear.regression import clipped_targets, public_targets
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Loss
-from epsilearn.mechanisms.release import FAIR_BITS
+from epsilearn.mechanisms.release import FAIR_BITS, spending
+from epsilearn.mechanisms.session import Journal, MemoryJournal
 from epsilearn.rows import Parts
+from epsilearn.session_file import SessionFile, SessionStore
 
 __all__ = ["PUBLIC_LANDMARKS", "Array", "KernelLearner", "KernelModel"]
 
@@ -158,6 +163,9 @@ class KernelLearner(KernelModel):
 
     landmarks: Any
     rank: int | None
+    state: Any
+    ledger: Any
+    random_state: Any
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Learn from private records, and release what this model releases: a predictor, or a session to be asked.
@@ -240,6 +248,63 @@ class KernelLearner(KernelModel):
         bound = None if loss.classifies else loss.target_bound  # type: ignore[attr-defined]
         # A value's noise does not depend on how many features there are: one will do for the rule.
         return automatic_strength(loss, rows, 1, norm, *budget, "output", typical_score("output", target_bound=bound))
+
+    def _once(
+        self, problem: KernelProblem, promise: Guarantee, law: Any, compute: Callable[[Any], Array]
+    ) -> tuple[Array, Guarantee, Journal]:
+        """Debit and compute, once for a session that is kept, however often it is fitted.
+
+        Two solutions that are both certified are still two functions, and the noise hides one.
+        """
+        if self.state is None:
+            with spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped):
+                return compute(source), stamped, MemoryJournal()
+        plan, records = self._plan_text(problem, law), list(self._record_codes(problem))
+        file = self.state if isinstance(self.state, SessionStore) else SessionFile(self.state)
+        with file.opening():
+            promised = file.resume(plan, records)
+            if promised is None:
+                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, promised):
+                    file.begin(plan, records, promised)
+                    file.write("numbers", np.asarray(compute(source), np.float64).tobytes())
+                    file.write("basis", b"" if problem.features is None else problem.features.basis())
+                    # On disk before the ledger hears that it was delivered.
+                    file.commit()
+            else:
+                self._check_ledger(promised)
+            if problem.features is not None:
+                problem.features.rest_on(file.read("basis") or b"")
+            return np.frombuffer(file.read("numbers") or b""), promised, file
+
+    def _check_ledger(self, promised: Guarantee) -> None:
+        """A ledger that is named must have been debited for the session that goes on."""
+        if self.ledger is None:
+            return
+        debited = None if promised.ledger is None else promised.ledger.dataset
+        if debited != getattr(self.ledger, "dataset", None):
+            raise StateError(
+                "this session was not debited from the ledger given; go on without a ledger, or with the one it was "
+                "debited from, or open a new session with a new file"
+            )
+
+    def _plan_text(self, problem: KernelProblem, law: Any) -> str:
+        """Everything public that answers depend on: a session that is kept goes on only where all of it is the same."""
+        landmarks = b""
+        if self.landmarks is not None:
+            landmarks = b"".join(self.kernel_.encode(self.kernel_.points(self.landmarks)))
+        labels = [str(label) for label in self.classes_] if self._classifies else repr(self.target_bound)
+        parts = (
+            self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self._epsilon, self._delta,
+            labels, self._people, self.rank, hashlib.sha256(landmarks).hexdigest(), self.random_state is None,
+            None if problem.features is None else problem.features.columns, law,
+        )  # fmt: skip
+        return "; ".join(map(str, parts))
+
+    def _record_codes(self, problem: KernelProblem) -> Iterator[bytes]:
+        yield from self.kernel_.encode(problem.points)
+        yield np.asarray(problem.target, np.float64).tobytes()
+        if isinstance(self.kernel_, Precomputed):
+            yield self.kernel_.values.tobytes()
 
     def __getstate__(self) -> Any:
         if hasattr(self, "_session_"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -13,17 +12,15 @@ from epsilearn.accounting import GaussianShift
 from epsilearn.balls import round_up
 from epsilearn.calibration.additive import gaussian_scale, most_sensitivity
 from epsilearn.checks import check_integer
-from epsilearn.errors import InvalidInput, StateError
+from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.erm import FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
 from epsilearn.kernel.model import Array, KernelLearner
-from epsilearn.kernel.objects import Precomputed
 from epsilearn.mechanisms.additive import add_noise, prepare_noise
-from epsilearn.mechanisms.release import NoiseLaw, spending
-from epsilearn.mechanisms.session import Journal, MemoryJournal, Process, ProcessLaw
+from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.mechanisms.session import Process, ProcessLaw
 from epsilearn.progress import fitting
-from epsilearn.session_file import SessionFile
 
 __all__ = ["GaussianProcessRelease"]
 
@@ -55,7 +52,7 @@ class GaussianProcessRelease(KernelLearner):
         How many directions of the landmarks to keep.
     max_points : int
         A public cap on the number of different points, where noise is drawn as questions come.
-    state : str or Path, optional
+    state : str, Path or SessionStore, optional
         A file in which points and noise are kept, so that a session goes on after a restart, and in several processes
         at once, with the same answers and without another debit. As private as the records.
     rows_per_person, ledger, random_state, verbose
@@ -164,7 +161,7 @@ class GaussianProcessRelease(KernelLearner):
             with fitting(self.verbose, stability.certificate) as progress:
                 return add_noise(problem.solve(progress).coef, law, source)
 
-        self._weights_, self.guarantee_, _ = self._once(problem, promise, law, release)
+        self._weights_, self.guarantee_, _ = self._once(problem, promise, (self.max_points, law), release)
         self._features_ = problem.features
         self.noise_ = NoiseLaw("gaussian", scale * problem.bound)
 
@@ -189,47 +186,9 @@ class GaussianProcessRelease(KernelLearner):
             with fitting(self.verbose, stability.certificate) as progress:
                 return problem.solve(progress).coef
 
-        coef, guarantee, journal = self._once(problem, promise, law, solve)
+        coef, guarantee, journal = self._once(problem, promise, (self.max_points, law), solve)
         self._session_ = Process(law, _Across(self.kernel_), self.random_state, journal)
         self._minimum_, self.noise_, self.guarantee_ = problem.minimum(coef), law.noise, guarantee
-
-    def _once(
-        self, problem: KernelProblem, promise: Guarantee, law: Any, compute: Callable[[Any], Array]
-    ) -> tuple[Array, Guarantee, Journal]:
-        """Debit and compute, once for a session's file, however often it is fitted.
-
-        Two solutions that are both certified are still two functions, and the noise hides one.
-        """
-        if self.state is None:
-            with spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped):
-                return compute(source), stamped, MemoryJournal()
-        plan, records = self._plan_text(problem, law), list(self._record_codes(problem))
-        file = SessionFile(self.state)
-        with file.writing():
-            promised = file.resume(plan, records)
-            if promised is None:
-                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, promised):
-                    file.begin(plan, records, promised)
-                    file.write("numbers", np.asarray(compute(source), np.float64).tobytes())
-                    file.write("basis", b"" if problem.features is None else problem.features.basis())
-                    # On disk before the ledger hears that it was delivered.
-                    file.commit()
-            else:
-                self._check_ledger(promised)
-            if problem.features is not None:
-                problem.features.rest_on(file.read("basis") or b"")
-            return np.frombuffer(file.read("numbers") or b""), promised, file
-
-    def _check_ledger(self, promised: Guarantee) -> None:
-        """A ledger that is named must have been debited for the session that goes on."""
-        if self.ledger is None:
-            return
-        debited = None if promised.ledger is None else promised.ledger.dataset
-        if debited != getattr(self.ledger, "dataset", None):
-            raise StateError(
-                "this session was not debited from the ledger given; go on without a ledger, or with the one it was "
-                "debited from, or open a new session with a new file"
-            )
 
     def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:
         return Guarantee(
@@ -242,44 +201,26 @@ class GaussianProcessRelease(KernelLearner):
             curve=GaussianShift(shift),
         )
 
-    def _plan_text(self, problem: KernelProblem, law: Any) -> str:
-        """Everything public that the answers depend on: a session goes on only where all of it is the same."""
-        landmarks = b""
-        if self.landmarks is not None:
-            landmarks = b"".join(self.kernel_.encode(self.kernel_.points(self.landmarks)))
-        labels = [str(label) for label in self.classes_] if self._classifies else repr(self.target_bound)
-        parts = (
-            self.kernel_.description, problem.n, self._width_, self.loss, self.alpha_, self._epsilon, self._delta,
-            labels, self._people, self.max_points, self.rank, hashlib.sha256(landmarks).hexdigest(),
-            self.random_state is None, None if problem.features is None else problem.features.columns, law,
-        )  # fmt: skip
-        return "; ".join(map(str, parts))
-
-    def _record_codes(self, problem: KernelProblem) -> Iterator[bytes]:
-        yield from self.kernel_.encode(problem.points)
-        yield np.asarray(problem.target, np.float64).tobytes()
-        if isinstance(self.kernel_, Precomputed):
-            yield self.kernel_.values.tobytes()
-
 
 class _Across:
-    """Kernel values between answered points and a new one; answered points are decoded once."""
+    """Kernel values between answered points and new ones, and among these; answered points are decoded once."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._count, self._points = 0, None
 
-    def __call__(self, codes: list[bytes], code: bytes) -> tuple[Array, float]:
-        point = self._kernel.decode([code])
-        diagonal = float(self._kernel.squares(point)[0])
-        if not codes:
+    def __call__(self, known: Sequence[bytes], new: Sequence[bytes]) -> tuple[Array, Array]:
+        points = self._kernel.decode(list(new))
+        own = np.array(self._kernel.matrix(points, points), np.float64)
+        np.fill_diagonal(own, self._kernel.squares(points))
+        if not known:
             self._count, self._points = 0, None
-            return np.empty(0), diagonal
-        if len(codes) > self._count:
-            fresh = self._kernel.decode(codes[self._count :])
+            return np.empty((0, len(new))), own
+        if len(known) > self._count:
+            fresh = self._kernel.decode(list(known[self._count :]))
             self._points = fresh if self._points is None else self._kernel.join([self._points, fresh])
-            self._count = len(codes)
-        return self._kernel.matrix(self._points, point)[:, 0], diagonal
+            self._count = len(known)
+        return np.asarray(self._kernel.matrix(self._points, points), np.float64), own
 
 
 def _take(kernel: Kernel, points: Any, positions: list[int]) -> Any:

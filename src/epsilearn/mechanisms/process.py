@@ -6,7 +6,7 @@ After Hall, Rinaldo and Wasserman (2013). Proof, including adaptively chosen poi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,13 +136,12 @@ class GaussianProcess(LiveMechanism):
         self._width = points.shape[1]
         return Release(answers, self.guarantee, self.noise)
 
-    def _values_across(self, codes: list[bytes], code: bytes) -> tuple[Array, float]:
-        point = np.frombuffer(code)[None]
-        diagonal = float(self._kernel(point, point)[0, 0])
-        if not codes:
-            return np.empty(0), diagonal
-        known = np.frombuffer(b"".join(codes)).reshape(len(codes), -1)
-        return np.asarray(self._kernel(known, point), float)[:, 0], diagonal
+    def _values_across(self, known: Sequence[bytes], new: Sequence[bytes]) -> tuple[Array, Array]:
+        asked = _points_of(new)
+        own = np.array(self._kernel(asked, asked), float)
+        if not known:
+            return np.empty((0, len(asked))), own
+        return np.asarray(self._kernel(_points_of(known), asked), float), own
 
     def _check(self, points: Any, values: Any) -> tuple[Array, Array]:
         try:
@@ -160,3 +159,7 @@ class GaussianProcess(LiveMechanism):
             raise InvalidInput("a point is NaN or infinite")
         check_values(values)
         return points + 0.0, values  # + 0.0 makes -0 and 0 one point
+
+
+def _points_of(codes: Sequence[bytes]) -> Array:
+    return np.frombuffer(b"".join(codes)).reshape(len(codes), -1)

@@ -6,7 +6,6 @@ points, floats and restarts: ``docs/theory/process.md`` and ``docs/theory/kernel
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,12 +29,13 @@ from epsilearn.noise.door import check_scale, grid_of
 __all__ = ["Journal", "JournalEntry", "MemoryJournal", "Process", "ProcessLaw"]
 
 Array = NDArray[np.float64]
-# The kernel's values between some known points and a new one, and the new one's own.
-Across = Callable[[list[bytes], bytes], tuple[Array, float]]
+# The kernel's values between known points and new ones, and among the new ones.
+Across = Callable[[Sequence[bytes], Sequence[bytes]], tuple[Array, Array]]
 
 # The diagonal gets at least this share of the kernel's bound: 0.003 % more noise, and errors of values cost little.
 _LEAST_JITTER = 2.0**-14
 _MOST_POINTS = 10**9
+_BLOCK = 128  # points whose rows are computed together
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,14 @@ class ProcessLaw:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A point that was answered: its code, its answer, and a digest of the factor's row behind it."""
+    """A point that was answered: its code, its answer, and what else the session must know of it to go on.
+
+    A process writes down the factor's row, as doubles: noise is defined by these very floats.
+    """
 
     code: bytes
     answer: float
-    digest: bytes
+    detail: bytes
 
 
 class Journal(Protocol):
@@ -165,7 +168,7 @@ class MemoryJournal:
 
 
 class _Factor:
-    """A triangular factor of the covariance, grown row by row, with a rigorous bound on its residual."""
+    """A triangular factor of the covariance, grown block by block, with a rigorous bound on its residual."""
 
     def __init__(self, law: ProcessLaw) -> None:
         self._law = law
@@ -176,43 +179,84 @@ class _Factor:
     def matrix(self) -> Array:
         return self._rows[: self.count, : self.count]
 
-    def append(self, across: Array, diagonal: float) -> Array:
-        """The next row, from the new point's kernel values; nothing changes if it cannot be certified."""
-        row = self._next(across, diagonal)
-        residual = self._residual_with(row, across, diagonal)
+    def append(self, across: Array, own: Array) -> Array:
+        """The next rows, from new points' kernel values with known ones and each other.
+
+        Nothing changes if they cannot be certified.
+        """
+        self._check(across, own)
+        rows = self._next(across, own)
+        self._certify(rows, self._errors(rows, across, own)[0])
+        return rows
+
+    def take_over(self, rows: Array, across: Array, own: Array) -> bool:
+        """Append rows that were certified when they were made, if these kernel values are the ones they stand for.
+
+        Two computations of a kernel value differ by twice its rounding, and a product by its own; where a pivot was
+        raised, only its own square may be larger than the kernel says.
+        """
+        self._check(across, own)
+        errors, rounding = self._errors(rows, across, own)
+        allowed = 2 * self._law.kernel_error + 4 * rounding
+        excess = errors - allowed
+        raised = np.arange(len(rows)), self.count + np.arange(len(rows))
+        excess[raised] = -(self._squares(rows) - own.diagonal() - self._law.jitter) - allowed[raised]
+        if (excess > 0).any():
+            return False
+        self._certify(rows, errors)
+        return True
+
+    @staticmethod
+    def _squares(rows: Array) -> Array:
+        squares: Array = np.einsum("ij,ij->i", rows, rows)
+        return squares
+
+    def _check(self, across: Array, own: Array) -> None:
+        for diagonal in own.diagonal():
+            if not 0 <= diagonal <= self._law.bound:
+                raise InvalidInput(f"kernel(z, z) = {diagonal:g} at a point, outside [0, {self._law.bound:g}]")
+        if not (np.isfinite(across).all() and np.isfinite(own).all()):
+            raise InvalidInput("the kernel gave a value that is not finite")
+
+    def _next(self, across: Array, own: Array) -> Array:
+        left = solve_triangular(self.matrix, across, lower=True).T if self.count else np.empty((len(own), 0))
+        rest = own + self._law.jitter * np.eye(len(own)) - left @ left.T
+        corner = np.zeros_like(rest)
+        for i in range(len(rest)):
+            row = solve_triangular(corner[:i, :i], rest[:i, i], lower=True) if i else np.empty(0)
+            pivot = rest[i, i] - row @ row
+            # Any positive pivot is certified below; a floor keeps the factor from blowing up.
+            corner[i, : i + 1] = np.append(row, math.sqrt(max(pivot, self._law.jitter / 2)))
+        return np.hstack([left, corner])
+
+    def _errors(self, rows: Array, across: Array, own: Array) -> tuple[Array, Array]:
+        """How far the products of new rows with all rows are from the kernel's values, and how they were rounded."""
+        wanted = np.hstack([across.T, own + self._law.jitter * np.eye(len(own))])
+        products, sizes = self._products(rows, self.matrix), self._products(np.abs(rows), np.abs(self.matrix))
+        rounding = 2.0**-52 * (rows.shape[1] + 2) * sizes + 2.0**-52 * np.abs(wanted)
+        return np.abs(products - wanted) + rounding, rounding
+
+    def _products(self, rows: Array, known: Array) -> Array:
+        return np.hstack([rows[:, : self.count] @ known.T, rows @ rows.T])
+
+    def _certify(self, rows: Array, errors: Array) -> None:
+        """Keep the rows if ||L L' - (K + jitter)||_F is small enough with them."""
+        before, among = errors[:, : self.count], errors[:, self.count :]
+        # The products with earlier rows stand in the symmetric residual twice.
+        added = 2 * float(np.sum(before**2)) + float(np.sum(among**2))
+        residual = 1.0001 * math.sqrt(self._residual**2 + added)
         if not residual + self._law.cap * self._law.kernel_error <= self._law.jitter / 2:
             raise InvalidInput(
                 "the kernel matrix at these points is too far from positive semi-definite for a certified factor; "
                 "check the kernel, or declare its kernel_error"
             )
-        if self.count == len(self._rows):
-            larger = np.zeros((2 * self.count, 2 * self.count))
-            larger[: self.count, : self.count] = self._rows
+        count = rows.shape[1]
+        if count > len(self._rows):
+            larger = np.zeros((2 * count, 2 * count))
+            larger[: self.count, : self.count] = self.matrix
             self._rows = larger
-        self._rows[self.count, : self.count + 1] = row
-        self.count, self._residual = self.count + 1, residual
-        return row
-
-    def _next(self, across: Array, diagonal: float) -> Array:
-        if not 0 <= diagonal <= self._law.bound:
-            raise InvalidInput(f"kernel(z, z) = {diagonal:g} at a point, outside [0, {self._law.bound:g}]")
-        if not np.isfinite(across).all():
-            raise InvalidInput("the kernel gave a value that is not finite")
-        row = solve_triangular(self.matrix, across, lower=True) if self.count else np.empty(0)
-        pivot = diagonal + self._law.jitter - float(row @ row)
-        # Any positive pivot is certified below; a floor keeps the factor from blowing up.
-        return np.append(row, math.sqrt(max(pivot, self._law.jitter / 2)))
-
-    def _residual_with(self, row: Array, across: Array, diagonal: float) -> float:
-        """A bound on ||L L' - (K + jitter)||_F with this row at the end."""
-        products = np.append(self.matrix @ row[:-1], row @ row)
-        sizes = np.append(np.abs(self.matrix) @ np.abs(row[:-1]), row @ row)
-        wanted = np.append(across, diagonal + self._law.jitter)
-        rounding = 2.0**-52 * (len(row) + 2) * sizes + 2.0**-52 * np.abs(wanted)
-        errors = np.abs(products - wanted) + rounding
-        # The new row stands in the symmetric residual twice, its last entry once.
-        added = 2 * float(errors[:-1] @ errors[:-1]) + float(errors[-1] ** 2)
-        return 1.0001 * math.sqrt(self._residual**2 + added)
+        self._rows[self.count : count, :count] = rows
+        self.count, self._residual = count, residual
 
 
 class Process(LiveMechanism):
@@ -226,7 +270,7 @@ class Process(LiveMechanism):
     law : ProcessLaw
         The noise.
     across : callable
-        ``across(codes, code)``: the kernel's values between known points and a new one, and the new one's own.
+        ``across(known, new)``: the kernel's values between known points and new ones, and among the new ones.
     random_state : BitSource, int or None
         Where new noise comes from: the operating system, unless the promise is void.
     journal : Journal
@@ -277,19 +321,29 @@ class Process(LiveMechanism):
             return
         before = self._normals.digits()
         exact = values(positions)
-        entries = [self._append(codes[p], float(value)) for p, value in zip(positions, exact, strict=True)]
+        entries = []
+        for start in range(0, len(positions), _BLOCK):
+            here = positions[start : start + _BLOCK]
+            entries += self._append([codes[p] for p in here], exact[start : start + _BLOCK])
         after = self._normals.digits()
         changed = {i: digits for i, digits in enumerate(after) if i >= len(before) or digits != before[i]}
         self._journal.add(entries, changed)
         self._changes = self._journal.changes
 
-    def _append(self, code: bytes, value: float) -> JournalEntry:
-        row = self._factor.append(*self._across(self._codes, code))
-        self._normals.grow(len(row))
-        answer = self._normals.release(value, row, self.law.tau, self.law.grid)
-        entry = JournalEntry(code, answer, hashlib.sha256(row.tobytes()).digest())
-        self._remember(entry)
-        return entry
+    def _append(self, codes: list[bytes], values: Array) -> list[JournalEntry]:
+        rows, entries = self._factor.append(*self._kernel_values(codes)), []
+        for number, (code, value) in enumerate(zip(codes, values, strict=True)):
+            row = rows[number, : len(self) + 1]
+            self._normals.grow(len(row))
+            answer = self._normals.release(float(value), row, self.law.tau, self.law.grid)
+            entries.append(JournalEntry(code, answer, row.tobytes()))
+            self._remember(entries[-1])
+        return entries
+
+    def _kernel_values(self, codes: list[bytes]) -> tuple[Array, Array]:
+        across, own = self._across(self._codes, codes)
+        # One matrix, whichever way a kernel's rounding falls.
+        return across, np.tril(own) + np.tril(own, -1).T
 
     def _remember(self, entry: JournalEntry) -> None:
         self._codes.append(entry.code)
@@ -306,14 +360,18 @@ class Process(LiveMechanism):
         """Take over what others have written, or all of it after a restart."""
         if self._journal.changes == self._changes:
             return
-        for entry in self._journal.entries(len(self)):
-            row = self._factor.append(*self._across(self._codes, entry.code))
-            # Noise is defined by the floats of this row: others would be other noise.
-            if hashlib.sha256(row.tobytes()).digest() != entry.digest:
+        entries = self._journal.entries(len(self))
+        for start in range(0, len(entries), _BLOCK):
+            block = entries[start : start + _BLOCK]
+            known, rows = len(self), np.zeros((len(block), len(self) + len(block)))
+            for number, entry in enumerate(block):
+                rows[number, : known + number + 1] = np.frombuffer(entry.detail)
+            if not self._factor.take_over(rows, *self._kernel_values([entry.code for entry in block])):
                 raise StateError(
                     "the kernel's values at an answered point are not the ones this session was answered with; go on "
-                    "with the same kernel and the same libraries, or open a new session, which costs its budget again"
+                    "with the same kernel, or open a new session, which costs its budget again"
                 )
-            self._remember(entry)
+            for entry in block:
+                self._remember(entry)
         self._normals.restore(self._journal.digits())
         self._changes = self._journal.changes
