@@ -24,10 +24,11 @@ from epsilearn.calibration.concentrated import concentrated_budget
 from epsilearn.calibration.kernel import SparseSession, printed_session, sparse_session
 from epsilearn.composition import Composite
 from epsilearn.errors import BudgetExceeded, InvalidInput, StateError
-from epsilearn.kernel import RBF, InteractiveLearner, Linear, UserKernel, interactive
+from epsilearn.kernel import RBF, InteractiveLearner, Linear, UserKernel, interactive_sessions
 from epsilearn.kernel.erm import FeatureMinimum
 from epsilearn.kernel.features import Landmarks
-from epsilearn.kernel.interactive import _plan, _PrintedSession, _SparsePlan, _SparseSession, _value_sensitivity
+from epsilearn.kernel.interactive import _plan
+from epsilearn.kernel.interactive_sessions import SparseLearnerSession, SparsePlan, _PrintedSession, _value_sensitivity
 from epsilearn.noise.bits import SeededBits
 
 PRIVATE, PUBLIC = "private model", "public hypothesis"
@@ -59,7 +60,7 @@ def planned(rows: int = 200, **options):
     return _plan(made, problem), problem
 
 
-def constants_of(plan: _SparsePlan) -> SparseSession:
+def constants_of(plan: SparsePlan) -> SparseSession:
     return sparse_session(plan.sensitivity, plan.rho, plan.norm, plan.problem.bound, plan.questions, plan.failure)
 
 
@@ -73,9 +74,9 @@ class Large:
         self.minimum = self.problem.solve()
         self.constants = constants_of(self.plan)
 
-    def open(self, seed: int, **changes) -> _SparseSession:
+    def open(self, seed: int, **changes) -> SparseLearnerSession:
         constants = replace(self.constants, **changes)
-        return _SparseSession(self.plan, constants, self.minimum, SeededBits(seed))
+        return SparseLearnerSession(self.plan, constants, self.minimum, SeededBits(seed))
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_the_noise_used_is_the_noise_planned(large, rows, people):
         plan = replace(large.plan, sensitivity=_value_sensitivity(large.problem, people), people=people)
         problem = large.problem
     constants = constants_of(plan)
-    session = _SparseSession(plan, constants, FeatureMinimum(problem.features, np.zeros(5)), SeededBits(0))
+    session = SparseLearnerSession(plan, constants, FeatureMinimum(problem.features, np.zeros(5)), SeededBits(0))
     # Two slopes of size 1 over n lambda, and a hundredth for the solver.
     assert 1.0 <= plan.sensitivity / (people * 2 / (rows * 0.5)) < 1.0011
     for used, wanted in (
@@ -188,7 +189,7 @@ def test_where_an_answer_comes_from_is_as_private_as_planned():
     """All values before the first yes move one way and that one the other: exactly the planned epsilon, no less."""
     plan, _ = planned()
     constants = constants_of(plan)
-    session = _SparseSession(plan, constants, None, SeededBits(0))
+    session = SparseLearnerSession(plan, constants, None, SeededBits(0))
     noise, moved, worst = (session._far._threshold_scale, session._far._question_scale), plan.sensitivity, 0.0
     for before, last in ((b * noise[1], e * noise[1]) for b in (-5, 0, 3, 10) for e in (-10, -3, 0, 5)):
         for sign in (-1, 1):
@@ -198,26 +199,26 @@ def test_where_an_answer_comes_from_is_as_private_as_planned():
     assert 0.99 * constants.each < worst <= constants.each * (1 + 1e-9)
 
 
-def above(session: _SparseSession, gap: float) -> float:
+def above(session: SparseLearnerSession, gap: float) -> float:
     """P(a question's noise minus the threshold's >= gap): the difference of two Laplace variables, in closed form."""
     a, b = session._far._question_scale, session._far._threshold_scale
     tail = (a**2 * math.exp(-abs(gap) / a) - b**2 * math.exp(-abs(gap) / b)) / (2 * (a**2 - b**2))
     return tail if gap >= 0 else 1 - tail
 
 
-def sources(session: _SparseSession, distance: float) -> tuple[float, float]:
+def sources(session: SparseLearnerSession, distance: float) -> tuple[float, float]:
     """The probabilities that the private model answers, and that it does not."""
     gap = float(session._far.threshold) - abs(distance)
     return above(session, gap), above(session, -gap)
 
 
 @pytest.fixture(scope="module")
-def single() -> _SparseSession:
+def single() -> SparseLearnerSession:
     """So few rows that one update is best; the first question of such a session is all that is random."""
     plan, _ = planned(200, questions=1)
     constants = constants_of(plan)
     assert constants.updates == 1
-    return _SparseSession(plan, constants, None, SeededBits(0))
+    return SparseLearnerSession(plan, constants, None, SeededBits(0))
 
 
 def test_the_law_of_one_question_is_private_by_integration(single):
@@ -257,7 +258,7 @@ def test_sessions_follow_that_law():
     for distance in (-0.8 * constants.threshold, 1.1 * constants.threshold):
         minimum, positives = FeatureMinimum(problem.features, np.array([distance, 0, 0, 0, 0])), 0
         for seed in range(count):
-            session = _SparseSession(plan, constants, minimum, SeededBits(seed))
+            session = SparseLearnerSession(plan, constants, minimum, SeededBits(seed))
             (answer,) = session.ask(np.eye(5)[:1])
             if answer.source == PRIVATE:
                 positives += 1
@@ -436,8 +437,8 @@ def test_the_estimates_noise_is_the_minimisers_sensitivity_over_its_share(monkey
         laws.append((values[0], law))
         return original(values, law, source)
 
-    original = interactive.add_noise
-    monkeypatch.setattr(interactive, "add_noise", noticed)
+    original = interactive_sessions.add_noise
+    monkeypatch.setattr(interactive_sessions, "add_noise", noticed)
     plan, problem = planned(500, estimate_norm=0.25, rows_per_person=people)
     minimum = problem.solve()
     plan.open(minimum, SeededBits(0))
@@ -465,7 +466,7 @@ def test_the_estimate_is_a_bound_as_often_as_it_must_be():
 def test_the_estimate_leaves_nine_tenths_of_the_failures_to_the_session(monkeypatch):
     plan, problem = planned(500, estimate_norm=0.2, failure=0.1)
     called = []
-    monkeypatch.setattr(_SparsePlan, "_estimated", lambda self, minimum, source, failure: called.append(failure) or 0.7)
+    monkeypatch.setattr(SparsePlan, "_estimated", lambda self, minimum, source, failure: called.append(failure) or 0.7)
     session = plan.open(FeatureMinimum(problem.features, np.ones(5)), SeededBits(0))
     assert called == [pytest.approx(0.01)]
     assert plan.rho == concentrated_budget(0.8, 1e-6)
@@ -529,7 +530,7 @@ def test_too_small_a_norm_spends_the_updates_and_the_session_goes_on(large):
     """A declared norm that does not hold: the tolerance is wrong, the promise of privacy is not."""
     plan = replace(large.plan, norm=0.02)
     constants = constants_of(plan)
-    session = _SparseSession(plan, constants, large.minimum, SeededBits(0))
+    session = SparseLearnerSession(plan, constants, large.minimum, SeededBits(0))
     answers = session.ask(sphere(2000))
     assert sum(a.source == PRIVATE for a in answers) == constants.updates
     assert answers[-1].updates_left == 0
@@ -555,7 +556,7 @@ def test_the_hypothesis_is_a_function_of_released_answers_alone(kernel):
     problem, _ = made._problem(*table(400), {})
     plan = _plan(made, problem)
     constants = constants_of(plan)
-    session = _SparseSession(plan, constants, problem.solve(), SeededBits(2))
+    session = SparseLearnerSession(plan, constants, problem.solve(), SeededBits(2))
     points = sphere(120)
     answers = session.ask(points)
     assert 3 <= sum(a.source == PRIVATE for a in answers) < 120
@@ -569,7 +570,7 @@ def test_the_hypothesis_is_a_function_of_released_answers_alone(kernel):
     np.testing.assert_allclose(session._hypothesis.values(points), gram @ coef, rtol=1e-9, atol=1e-12)
     # The other table's private values are never looked at but through the answers.
     other, _ = made._problem(*random_labels(400), {})
-    twin = _SparseSession(plan, constants, other.solve(), SeededBits(99))
+    twin = SparseLearnerSession(plan, constants, other.solve(), SeededBits(99))
     transcript = iter([a.value if a.source == PRIVATE else None for a in answers])
     spent = [a.updates_left == 0 for a in answers]
     twin._from_model = lambda exact_value, guess: next(transcript)
@@ -581,7 +582,7 @@ def test_the_hypothesis_is_a_function_of_released_answers_alone(kernel):
 
 def test_threads_never_exceed_the_counts(large):
     plan = replace(large.plan, norm=0.02, questions=400)
-    session = _SparseSession(plan, constants_of(plan), large.minimum, SeededBits(0))
+    session = SparseLearnerSession(plan, constants_of(plan), large.minimum, SeededBits(0))
     answers, refused, points = [], [], sphere(100)
 
     def work(start: int) -> None:

@@ -79,6 +79,11 @@ class Stability:
 class Minimum(ABC):
     """The minimiser. It is private: only its values leave, through the door."""
 
+    @property
+    @abstractmethod
+    def coef(self) -> Array:
+        """The numbers it is made of: weights of features, or of private points."""
+
     @abstractmethod
     def values(self, points: Any) -> Array:
         """<w*, phi(z)> at public points, however many."""
@@ -108,6 +113,10 @@ class KernelProblem(ABC):
     @abstractmethod
     def solve(self, progress: Progress = None) -> Minimum:
         """Find the minimiser, certified."""
+
+    @abstractmethod
+    def minimum(self, coef: Array) -> Minimum:
+        """The minimiser with these numbers, found earlier."""
 
     def with_strength(self, strength: float) -> KernelProblem:
         """The same problem, on the same records, with another regularisation."""
@@ -158,7 +167,10 @@ class FeatureProblem(KernelProblem):
     def solve(self, progress: Progress = None) -> FeatureMinimum:
         problem = Problem(self.rows, self.loss, self.strength)
         found = minimise(problem, self.stability.certificate, progress=progress)
-        return FeatureMinimum(self.features, np.array([float(c) for c in found.coef]))
+        return self.minimum(np.array([float(c) for c in found.coef]))
+
+    def minimum(self, coef: Array) -> FeatureMinimum:
+        return FeatureMinimum(self.features, coef)
 
 
 @dataclass(frozen=True)
@@ -170,7 +182,6 @@ class FeatureMinimum(Minimum):
 
     @property
     def coef(self) -> Array:
-        """The weights, as whoever adds noise to them calls them."""
         return self.weights
 
     def values(self, points: Any) -> Array:
@@ -249,7 +260,6 @@ class GramProblem(KernelProblem):
             )
 
     def minimum(self, coef: Array, norm: float = math.nan) -> GramMinimum:
-        """The minimiser with these coefficients, found earlier."""
         return GramMinimum(self.kernel, self._points, coef, self._factors, norm)
 
     def _gram_values(self) -> Array:
@@ -286,12 +296,16 @@ class GramMinimum(Minimum):
 
     kernel: Kernel
     points: Any
-    coef: Array
+    weights: Array
     factors: Array
     length: float
 
+    @property
+    def coef(self) -> Array:
+        return self.weights
+
     def values(self, points: Any) -> Array:
-        return self.kernel.sums(points, self.points, self.coef * self.factors)
+        return self.kernel.sums(points, self.points, self.weights * self.factors)
 
     def norm(self) -> float:
         return self.length

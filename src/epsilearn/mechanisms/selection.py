@@ -25,7 +25,7 @@ from epsilearn.noise.bits import BitSource
 from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
-from epsilearn.noise.variates import Variate, decide
+from epsilearn.noise.variates import Uniform, Variate, decide
 
 __all__ = ["AboveThreshold", "LiveMechanism", "exponential"]
 
@@ -194,6 +194,14 @@ class AboveThreshold(LiveMechanism):
     def remaining(self) -> int:
         """How many positive answers are left."""
         return self._state[0]
+
+    def digits(self) -> tuple[int, int]:
+        """The random digits of the threshold's noise, for whoever keeps a session, and how many they are. Private."""
+        return self._state[1].digits()
+
+    def restore(self, remaining: int, digits: tuple[int, int]) -> None:
+        """Go on as a session of the same promise that was kept: so many positives left, the threshold's noise this."""
+        self._state = remaining, Variate(LAPLACE, self._source, Uniform(self._source, *digits))
 
     def _excess(self, value: Fraction, question: Variate, threshold: Variate) -> Callable[[int], arb]:
         gap = value - self.threshold
