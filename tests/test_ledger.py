@@ -28,7 +28,7 @@ def ledger(ledger_url: str) -> Ledger:
 
 def edit(ledger: Ledger, *statements: str) -> None:
     """What somebody with access to the database could do, triggers taken out of the way first."""
-    with ledger._store._engine.connect().execution_options(epsilearn_write=True) as connection, connection.begin():
+    with ledger._store._database.transaction(write=True) as connection:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("DROP TRIGGER IF EXISTS epsilearn_no_UPDATE")
             connection.exec_driver_sql("DROP TRIGGER IF EXISTS epsilearn_no_DELETE")
@@ -156,12 +156,12 @@ def test_a_wrong_length_stops_all_spending(ledger, length):
 def test_the_database_itself_refuses_to_forget(ledger):
     ledger.debit(SPEND)
     statements = ["DELETE FROM epsilearn_entry", "UPDATE epsilearn_entry SET purpose = 'x'"]
-    if ledger._store._engine.dialect.name == "postgresql":
+    if ledger._store._database.engine.dialect.name == "postgresql":
         statements.append("TRUNCATE epsilearn_entry")
     for statement in statements:
         with (
             pytest.raises(sa.exc.DBAPIError, match="append-only"),
-            ledger._store._engine.connect() as connection,
+            ledger._store._database.engine.connect() as connection,
             connection.begin(),
         ):
             connection.exec_driver_sql(statement)
@@ -435,7 +435,7 @@ def test_a_debit_is_on_disk_whatever_the_server_is_set_to(postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
         connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
-    with ledger._store._transaction(write=True) as connection:
+    with ledger._store._database.transaction(write=True) as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
     with ThreadPoolExecutor(4) as pool:

@@ -1,6 +1,5 @@
 """Where ledgers live: SQLite or PostgreSQL, through one set of tables and one code path.
 
-Every connection is opened for one transaction and closed after it, so nothing is shared across forks or threads.
 Writers are serialised before they read: by ``BEGIN IMMEDIATE`` in SQLite, by locking the data set's row in
 PostgreSQL. A killed process leaves either a whole entry or none.
 """
@@ -11,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,19 +19,16 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from sqlalchemy.pool import NullPool
 
+from epsilearn.database import Database, sqlite_path
 from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
 
 __all__ = ["Book", "Entry", "Header", "Store"]
 
 _VERSION = 1
-_BUSY_SECONDS = 120
 
 metadata = sa.MetaData()
 _versions = sa.Table("epsilearn_version", metadata, sa.Column("version", sa.Integer, primary_key=True))
@@ -205,25 +200,24 @@ class Book:
 class Store:
     """A database that holds ledgers."""
 
-    def __init__(self, url: str, engine: sa.Engine, shown: str) -> None:
-        self.url = url
-        self._engine = engine
-        self.shown = shown
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.url, self.shown = database.url, database.shown
 
     @staticmethod
     def at(url: str) -> Store:
         """The database at ``url``, which must exist."""
-        path = _sqlite_path(url)
+        path = sqlite_path(url)
         if path is not None and not path.is_file():
             raise LedgerError(f"there is no ledger at {path}; create one with `epsilearn ledger create`")
-        return Store._connect(url)
+        return Store(Database.at(url))
 
     @staticmethod
     def create(url: str, header: Header, who: str) -> None:
         """Write a new ledger in one transaction."""
-        path = _sqlite_path(url)
+        path = sqlite_path(url)
         if path is None or path.exists():
-            Store._connect(url)._create(header, who)
+            Store(Database.at(url))._create(header, who)
             return
         if not path.parent.is_dir():
             raise LedgerError(f"cannot create a ledger in {path.parent}: there is no such folder")
@@ -231,10 +225,10 @@ class Store:
         fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             fresh.touch(exist_ok=False)
-            Store(str(fresh), _sqlite_engine(fresh), str(path))._create(header, who)
+            Store(Database.in_file(fresh, shown=str(path)))._create(header, who)
             _put_in_place(fresh, path)
         except FileExistsError:
-            Store._connect(url)._create(header, who)
+            Store(Database.at(url))._create(header, who)
         except OSError as error:
             raise LedgerError(f"cannot create a ledger at {path}: {error.strerror}") from None
         finally:
@@ -242,7 +236,7 @@ class Store:
 
     def _create(self, header: Header, who: str) -> None:
         content = {**header.to_dict(), "created": datetime.now(UTC).isoformat(timespec="microseconds"), "who": who}
-        with self._transaction(write=True) as connection:
+        with self._database.transaction(write=True) as connection:
             if not sa.inspect(connection).has_table(_versions.name):
                 metadata.create_all(connection)
                 for statement in _APPEND_ONLY.get(connection.dialect.name, []):
@@ -258,7 +252,7 @@ class Store:
 
     def find(self, dataset: str | None) -> tuple[str, str]:
         """The name of a data set's ledger, or of the only one, and the hash its chain starts from."""
-        with self._transaction(write=False) as connection:
+        with self._database.transaction(write=False) as connection:
             _check_version(connection)
             rows = connection.execute(_ledgers.select().order_by(_ledgers.c.dataset)).all()
             names = [row.dataset for row in rows]
@@ -273,13 +267,13 @@ class Store:
     @contextmanager
     def writing(self, dataset: str, start: str) -> Iterator[Book]:
         """The ledger, locked against other writers until the block ends; committed only if it ends well."""
-        with self._transaction(write=True) as connection:
+        with self._database.transaction(write=True) as connection:
             yield self._book(connection, dataset, start, _ledgers.select().with_for_update())
 
     @contextmanager
     def reading(self, dataset: str, start: str) -> Iterator[Book]:
         """The ledger as of now."""
-        with self._transaction(write=False) as connection:
+        with self._database.transaction(write=False) as connection:
             yield self._book(connection, dataset, start, _ledgers.select())
 
     def _book(self, connection: sa.Connection, dataset: str, start: str, query: sa.Select[Any]) -> Book:
@@ -290,55 +284,6 @@ class Store:
         if row.hash != start:
             raise TamperedLedger(f"the ledger of {dataset!r} is not the one that was opened: it was replaced")
         return Book(connection, row)
-
-    @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
-        options: dict[str, Any] = {"epsilearn_write": write}
-        postgresql = self._engine.dialect.name == "postgresql"
-        if postgresql:
-            # Writers wait for the row and then see its newest state; a reader's header and entries are of one moment.
-            # SQLite does both by itself.
-            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
-        try:
-            with self._engine.connect().execution_options(**options) as connection, connection.begin():
-                if postgresql and write:
-                    # Whatever the server or the role is set to: a debit is on disk before anything is released.
-                    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-                yield connection
-        except DBAPIError as error:
-            raise LedgerError(f"{self._trouble(error)} ({self.shown}); nothing was released") from error
-
-    @staticmethod
-    def _trouble(error: DBAPIError) -> str:
-        text = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no answer"
-        known = {
-            "readonly": "the ledger is read-only: make it writable for this user",
-            "not a database": "the file is not a ledger",
-            "disk is full": "the disk is full: the ledger cannot take a debit",
-            "disk i/o": "the ledger cannot be written: the disk is full or failing",
-            "locked": f"the ledger stayed locked by another process for {_BUSY_SECONDS} s",
-            "no such table": "the file is not a ledger",
-            "unable to open": "the ledger cannot be opened",
-        }
-        return next((say for sign, say in known.items() if sign in text.lower()), f"the ledger failed: {text}")
-
-    @staticmethod
-    def _connect(url: str) -> Store:
-        path = _sqlite_path(url)
-        if path is not None:
-            return Store(str(path), _sqlite_engine(path), str(path))
-        try:
-            parsed = sa.make_url(url)
-            if parsed.get_backend_name() != "postgresql":
-                raise ArgumentError
-            if "+" not in parsed.drivername:
-                parsed = parsed.set(drivername="postgresql+psycopg")
-            engine = sa.create_engine(parsed, poolclass=NullPool)
-        except ModuleNotFoundError as error:
-            raise LedgerError(f"this ledger needs {error.name}: run `pip install epsilearn[postgresql]`") from error
-        except (ArgumentError, NoSuchModuleError):
-            raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from None
-        return Store(url, engine, parsed.render_as_string(hide_password=True))
 
 
 def _put_in_place(fresh: Path, path: Path) -> None:
@@ -359,35 +304,3 @@ def _check_version(connection: sa.Connection) -> None:
     version = connection.execute(sa.select(_versions.c.version)).scalar()
     if version != _VERSION:
         raise LedgerError(f"the ledger is of version {version}; this epsilearn reads version {_VERSION}")
-
-
-def _sqlite_path(url: str) -> Path | None:
-    """The file meant by a plain path or a sqlite URL; None for other databases."""
-    scheme, separator, rest = url.partition("://")
-    if separator and not scheme.startswith("sqlite"):
-        return None
-    if separator:
-        url = rest.removeprefix("/")
-    if not url or url == ":memory:" or "\0" in url:
-        raise LedgerError("a ledger must be a file or a database: it has to outlive this process")
-    return Path(url).absolute()
-
-
-def _sqlite_engine(path: Path) -> sa.Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-        )
-        # A debit must survive a power cut, not only a crash: sync the folder too.
-        connection.execute("PRAGMA synchronous=EXTRA")
-        connection.execute("PRAGMA foreign_keys=ON")
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        write = connection.get_execution_options().get("epsilearn_write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-    return engine

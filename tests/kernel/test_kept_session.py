@@ -175,7 +175,7 @@ def test_processes_killed_at_any_moment_leave_one_answer_to_each_question(state)
     for round_ in range(4):
         children = [
             subprocess.Popen([sys.executable, "-c", CHILD, str(state), str(2 * round_ + k)], stdout=subprocess.PIPE,
-                             text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(["."] + sys.path)})
+                             text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])})
             for k in range(2)
         ]  # fmt: skip
         for child in children:

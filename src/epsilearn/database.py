@@ -1,0 +1,132 @@
+"""Databases that must not lose anything: SQLite files and PostgreSQL, through one code path.
+
+Every connection is opened for one transaction and closed after it, so nothing is shared across forks or threads. What
+is committed is on the disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from epsilearn.errors import LedgerError
+
+__all__ = ["Database", "sqlite_path"]
+
+_BUSY_SECONDS = 120
+
+
+class Database:
+    """A database file, or a database of a server.
+
+    Parameters
+    ----------
+    url : str
+        As given.
+    engine : Engine
+        Connects to it.
+    shown : str
+        The URL without a password, for messages.
+    """
+
+    def __init__(self, url: str, engine: sa.Engine, shown: str) -> None:
+        self.url, self.engine, self.shown = url, engine, shown
+
+    @classmethod
+    def at(cls, url: str) -> Database:
+        """The database at a file name or URL; nothing is opened yet."""
+        path = sqlite_path(url)
+        if path is not None:
+            return cls.in_file(path)
+        try:
+            parsed = sa.make_url(url)
+            if parsed.get_backend_name() != "postgresql":
+                raise ArgumentError
+            if "+" not in parsed.drivername:
+                parsed = parsed.set(drivername="postgresql+psycopg")
+            engine = sa.create_engine(parsed, poolclass=NullPool)
+        except ModuleNotFoundError as error:
+            raise LedgerError(f"this ledger needs {error.name}: run `pip install epsilearn[postgresql]`") from error
+        except (ArgumentError, NoSuchModuleError):
+            raise LedgerError("the ledger's URL is not one: give a file name or postgresql://user@host/name") from None
+        return cls(url, engine, parsed.render_as_string(hide_password=True))
+
+    @classmethod
+    def in_file(cls, path: Path, shown: str | None = None) -> Database:
+        """A SQLite file, which must exist when it is used."""
+        return cls(str(path), _sqlite_engine(path), shown or str(path))
+
+    @property
+    def is_postgresql(self) -> bool:
+        return bool(self.engine.dialect.name == "postgresql")
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        """One transaction; a writing one of SQLite waits for all others before it reads anything."""
+        options: dict[str, Any] = {"epsilearn_write": write}
+        if self.is_postgresql:
+            # Writers wait for the row and then see its newest state; a reader's header and entries are of one moment.
+            # SQLite does both by itself.
+            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
+        try:
+            with self.engine.connect().execution_options(**options) as connection, connection.begin():
+                if self.is_postgresql and write:
+                    # Whatever the server or the role is set to: a debit is on disk before anything is released.
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+                yield connection
+        except DBAPIError as error:
+            raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
+
+
+def _trouble(error: DBAPIError) -> str:
+    text = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no answer"
+    known = {
+        "readonly": "the ledger is read-only: make it writable for this user",
+        "not a database": "the file is not a ledger",
+        "disk is full": "the disk is full: the ledger cannot take a debit",
+        "disk i/o": "the ledger cannot be written: the disk is full or failing",
+        "locked": f"the ledger stayed locked by another process for {_BUSY_SECONDS} s",
+        "no such table": "the file is not a ledger",
+        "unable to open": "the ledger cannot be opened",
+    }
+    return next((say for sign, say in known.items() if sign in text.lower()), f"the ledger failed: {text}")
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file meant by a plain path or a sqlite URL; None for other databases."""
+    scheme, separator, rest = url.partition("://")
+    if separator and not scheme.startswith("sqlite"):
+        return None
+    if separator:
+        url = rest.removeprefix("/")
+    if not url or url == ":memory:" or "\0" in url:
+        raise LedgerError("a ledger must be a file or a database: it has to outlive this process")
+    return Path(url).absolute()
+
+
+def _sqlite_engine(path: Path) -> sa.Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+        )
+        # A debit must survive a power cut, not only a crash: sync the folder too.
+        connection.execute("PRAGMA synchronous=EXTRA")
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("epsilearn_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
