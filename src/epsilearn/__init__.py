@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from epsilearn import statistics as statistics
     from epsilearn.calibration.learning import excess_risk_bound as excess_risk_bound
     from epsilearn.calibration.learning import rows_needed as rows_needed
+    from epsilearn.client import Client as Client
     from epsilearn.composition import compose as compose
     from epsilearn.composition import parallel as parallel
     from epsilearn.evaluation import private_score as private_score
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AboveThreshold": "mechanisms",
     "BoundedScaler": "preprocessing",
+    "Client": "client",
     "ConvexERM": "linear",
     "GaussianProcess": "mechanisms",
     "GaussianProcessRelease": "kernel",

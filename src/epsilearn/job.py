@@ -21,7 +21,7 @@ from epsilearn.encoding import Encoding, read_rows
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
 from epsilearn.guarantee import Guarantee
-from epsilearn.kernel import RBF, Kernel, LandmarkClassifier, LandmarkRegressor, Polynomial
+from epsilearn.kernel import RBF, Kernel, LandmarkClassifier, LandmarkRegressor, Linear, Polynomial
 from epsilearn.lasso import Lasso, SparseLogisticRegression
 from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.mechanisms.release import Spender
@@ -31,7 +31,7 @@ from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, Re
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
 
-__all__ = ["SCHEMA_IS_PUBLIC", "Job", "public_landmarks"]
+__all__ = ["SCHEMA_IS_PUBLIC", "Job", "Stated", "kernel_of", "public_landmarks", "stated", "within"]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +40,15 @@ SCHEMA_IS_PUBLIC = "the schema was written without looking at the rows, and ever
 _LANDMARKS = 500
 _MEMORY = 4 * 2.0**30
 _SEED = 0  # of the landmarks that are drawn; they are public
+
+
+def kernel_of(name: str, norm: float) -> Kernel:
+    """The kernel of this name for rows no longer than this."""
+    if name == "rbf":
+        return RBF(1 / norm**2)
+    if name == "linear":
+        return Linear(norm)
+    return Polynomial(degree=3, constant=norm**2, data_norm=norm)
 
 
 def own_method(model: str, method: str) -> str:
@@ -109,7 +118,7 @@ class Job:
     def outlook(self, rows: int) -> Outlook:
         """What a fit to so many rows would promise and could cost, without a look at any of them."""
         found = outlook(self.estimator(), check_integer("rows", rows), self.schema.width(self.target))
-        return replace(found, guarantee=_stated(found.guarantee))
+        return replace(found, guarantee=stated(found.guarantee))
 
     def read(self, file: TableFile, memory: float = _MEMORY, verbose: bool | None = None) -> tuple[Any, NDArray[Any]]:
         """Every row of a file, checked and encoded, and the targets; nothing has been spent when this returns.
@@ -140,7 +149,7 @@ class Job:
         verbose : bool, optional
             As for `read`.
         """
-        estimator = self.estimator(_Stated(ledger)).set_params(verbose=verbose)
+        estimator = self.estimator(Stated(ledger)).set_params(verbose=verbose)
         with warnings.catch_warnings():
             # What is worth saying has been said by the schema; a warning of some library could depend on the rows.
             warnings.simplefilter("ignore")
@@ -166,7 +175,7 @@ class Job:
         options |= {"alpha": self.alpha, "method": own_method(self.model, self.method)}
         if self.model == "landmark":
             kind = LandmarkRegressor if column.categories is None else LandmarkClassifier
-            return kind(kernel=self._kernel(norm), landmarks=self._landmarks(), **options)
+            return kind(kernel=kernel_of(self.kernel, norm), landmarks=self._landmarks(), **options)
         kinds = {"logistic": LogisticRegression, "svm": LinearSVC, "linear": LinearRegression}
         return kinds[self.model](data_norm=norm, **options)
 
@@ -182,14 +191,9 @@ class Job:
             return check_positive("radius", self.radius)
         return 10.0 if column.bounds is None else (column.bounds[1] - column.bounds[0]) / 2
 
-    def _kernel(self, norm: float) -> Kernel:
-        if self.kernel == "rbf":
-            return RBF(1 / norm**2)
-        return Polynomial(degree=3, constant=norm**2, data_norm=norm)
-
     def _landmarks(self) -> Array:
         rows = public_landmarks(self.encoding) if self.landmarks is None else self.landmarks
-        return _within(rows, self.schema.length(self.target))
+        return within(rows, self.schema.length(self.target))
 
     def _released(self, estimator: Any, rows: int) -> ReleasedModel:
         settings: dict[str, float] = {"rows": rows}
@@ -217,13 +221,13 @@ class Job:
         return self.schema.length(self.target)
 
 
-def _stated(guarantee: Guarantee) -> Guarantee:
+def stated(guarantee: Guarantee) -> Guarantee:
     """The same promise, which also says what it assumes of the schema."""
     *others, last = guarantee.assumptions
     return replace(guarantee, assumptions=(*others, SCHEMA_IS_PUBLIC, last))
 
 
-class _Stated:
+class Stated:
     """Whatever is to be debited, or nothing, by a promise that says what it assumes of the schema."""
 
     def __init__(self, ledger: Spender | None) -> None:
@@ -232,9 +236,9 @@ class _Stated:
     @contextmanager
     def spend(self, guarantee: Guarantee, purpose: str) -> Iterator[Guarantee]:
         if self._ledger is None:
-            yield _stated(guarantee)
+            yield stated(guarantee)
             return
-        with self._ledger.spend(_stated(guarantee), purpose) as stamped:
+        with self._ledger.spend(stated(guarantee), purpose) as stamped:
             yield stamped
 
 
@@ -251,7 +255,7 @@ def public_landmarks(encoding: Encoding, count: int = _LANDMARKS) -> Array:
     return np.hstack(blocks)
 
 
-def _within(rows: Any, norm: float) -> Array:
+def within(rows: Any, norm: float) -> Array:
     """Public points no longer than private ones are made."""
     dense = np.asarray(rows.todense()) if hasattr(rows, "todense") else np.asarray(rows, np.float64)
     lengths = np.maximum(np.linalg.norm(dense, axis=1), math.ulp(0.0))

@@ -171,11 +171,17 @@ class Ledger:
         with self._store.writing(self.dataset, self._start) as book:
             book.append("delivered", self.who, purpose, {"debit": stamped.ledger.entry}, book.totals)
 
-    def balance(self) -> Balance:
-        """Budget, spent and remaining."""
+    def balance(self, after: Guarantee | None = None) -> Balance:
+        """Budget, spent and remaining.
+
+        Parameters
+        ----------
+        after : Guarantee, optional
+            Tell what they would be after this debit, or raise what it would raise; nothing is debited.
+        """
         with self._store.reading(self.dataset, self._start) as book:
-            header, totals = book.header, book.totals
-            debits = sum(entry.kind == "debit" for entry in book.entries)
+            header, totals = book.header, book.totals if after is None else self._admitted(after, book)
+            debits = sum(entry.kind == "debit" for entry in book.entries) + (after is not None)
         epsilon, delta = header.rule.sums(totals)
         return Balance(
             dataset=self.dataset,
@@ -192,9 +198,9 @@ class Ledger:
         )
 
     def history(self) -> list[dict[str, Any]]:
-        """Every debit: time, who, purpose, its guarantee, and whether it was delivered."""
+        """Every debit: time, who, purpose, its guarantee, whether it was delivered, and the share used after it."""
         with self._store.reading(self.dataset, self._start) as book:
-            entries = book.entries
+            entries, rule = book.entries, book.header.rule
         delivered = {entry.content["debit"] for entry in entries if entry.kind == "delivered"}
         return [
             {
@@ -205,6 +211,7 @@ class Ledger:
                 "guarantee": entry.content,
                 "status": "delivered" if entry.number in delivered else "spent, not delivered",
                 "head": entry.hash,
+                "used": rule.used(entry.totals),
             }
             for entry in entries
             if entry.kind == "debit"
@@ -302,6 +309,11 @@ class Held:
         stamped = self._ledger.debit(guarantee, purpose)
         self._debits.append((stamped, purpose))
         yield stamped
+
+    @property
+    def debited(self) -> bool:
+        """Whether anything was debited that has not arrived yet."""
+        return bool(self._debits)
 
     def arrived(self) -> None:
         """Record the delivery of everything debited so far."""

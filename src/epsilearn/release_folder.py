@@ -15,7 +15,7 @@ from epsilearn.outlook import Outlook
 from epsilearn.released import ReleasedModel
 from epsilearn.report import report
 
-__all__ = ["Foreseen", "foresee", "write_release"]
+__all__ = ["Foreseen", "foresee", "release_texts", "write_release"]
 
 # Budgets at which the report shows what privacy may cost.
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -46,13 +46,20 @@ def foresee(job: Job, rows: int) -> Foreseen:
     return Foreseen(own, tuple(sorted(found)) if len(found) > 1 else ())
 
 
+def release_texts(model: ReleasedModel, foreseen: Foreseen, balance: Balance | None) -> dict[str, str]:
+    """What a fit leaves behind, by the names of the files: the model, its report and its guarantee."""
+    text = model_to_json(model)
+    return {
+        FILE_NAME: text,
+        "guarantee.json": model.guarantee.to_json() + "\n",
+        "report.html": _page(model, foreseen, balance, json.loads(text)["digest"]),
+    }
+
+
 def write_release(folder: Path, model: ReleasedModel, foreseen: Foreseen, balance: Balance | None) -> None:
     """Write ``model.json``, ``report.html`` and ``guarantee.json`` into a folder that is not yet anybody's."""
-    text = model_to_json(model)
-    page = _page(model, foreseen, balance, json.loads(text)["digest"])
-    (folder / FILE_NAME).write_text(text, encoding="utf-8")
-    (folder / "guarantee.json").write_text(model.guarantee.to_json() + "\n", encoding="utf-8")
-    (folder / "report.html").write_text(page, encoding="utf-8")
+    for name, text in release_texts(model, foreseen, balance).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _page(model: ReleasedModel, foreseen: Foreseen, balance: Balance | None, digest: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 # Each of these adds its commands to the app.
-from epsilearn.cli import audit, explain, fit, ledger, model, schema, stats, study  # noqa: F401
+from epsilearn.cli import audit, explain, fit, ledger, model, schema, serve, stats, study  # noqa: F401
 from epsilearn.cli.common import app, complain
 from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, TamperedLedger
 

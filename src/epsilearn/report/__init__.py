@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Balance
 from epsilearn.outlook import Outlook
 from epsilearn.released import MODELS, LandmarkWeights, ReleasedModel
 from epsilearn.report.figures import detection_figure, game_figure, range_figure
+from epsilearn.schema import Schema
 
-__all__ = ["report"]
+__all__ = ["report", "session_report"]
 
 _SHOWN = 25  # coefficients drawn before the rest is folded away
 _MOST_LISTED = 2000
@@ -43,37 +45,84 @@ def report(
     """
     sections = [
         _head(model, foreseen),
-        _meaning(model),
-        _promise(model),
+        _meaning(model.guarantee, "the model"),
+        _promise(model.guarantee),
         _coefficients(model, foreseen),
         _expectation(model, foreseen, costs),
-        _ledger(model, balance),
+        _ledger(model.guarantee, balance),
         _public(model),
         _use(digest),
     ]
+    return _whole_page(f"A private model of {model.target}", sections)
+
+
+def session_report(
+    name: str,
+    target: str,
+    guarantee: Guarantee,
+    schema: Schema,
+    public: Mapping[str, object],
+    balance: Balance | None = None,
+) -> str:
+    """The page of something that is asked instead of sent: what it promises, and what was public about it.
+
+    Parameters
+    ----------
+    name : str
+        What kind of release it is, in words.
+    target : str
+        The column it is about.
+    guarantee : Guarantee
+        What was promised, for all answers together.
+    schema : Schema
+        What was public about the table.
+    public : mapping
+        Other public numbers.
+    balance : Balance, optional
+        The ledger after it was opened.
+    """
+    facts = [(key.replace("_", " "), f"{v:.6g}" if isinstance(v, float) else str(v)) for key, v in public.items()]
+    head = (
+        f'<p class="kicker">Private answers · {escape(name)}</p><h1>Private answers about {escape(target)}</h1>'
+        f"<p>The rows stay where they are; whoever may ask gets answers about <b>{escape(target)}</b>, all of which "
+        f"together keep this promise.</p>{_promise_box(guarantee, 'all the answers')}"
+    )
+    sections = [
+        head,
+        _meaning(guarantee, "all the answers"),
+        _promise(guarantee),
+        _ledger(guarantee, balance),
+        f"<h2>What was public beforehand</h2>{_facts(facts)}{_schema_table(schema)}",
+    ]
+    return _whole_page(f"Private answers about {target}", sections)
+
+
+def _whole_page(title: str, sections: Iterable[str]) -> str:
     style = files("epsilearn.report").joinpath("page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>A private model of {escape(model.target)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(section for section in sections if section)
         + "\n</main>\n</body>\n</html>\n"
     )
 
 
-def _head(model: ReleasedModel, foreseen: Outlook) -> str:
-    guarantee = model.guarantee
+def _promise_box(guarantee: Guarantee, seen: str) -> str:
     if guarantee.void_reason:
         words = f"Nothing is promised: {guarantee.void_reason}."
-        box = f'<div class="promise void"><strong>No promise</strong>{escape(words)}</div>'
-    else:
-        delta = f', <span class="whole">delta = {guarantee.delta:g}</span>' if guarantee.delta else ""
-        chance = guarantee.explain().winning_probability
-        box = (
-            f'<div class="promise"><strong><span class="whole">epsilon = {guarantee.epsilon:.6g}</span>{delta}, '
-            f"per {escape(guarantee.unit)}</strong>Somebody who knows every other record, and sees this model, can "
-            f"tell which of two values is yours at most {chance:.1%} of the time. Without the model: 50%.</div>"
-        )
+        return f'<div class="promise void"><strong>No promise</strong>{escape(words)}</div>'
+    delta = f', <span class="whole">delta = {guarantee.delta:g}</span>' if guarantee.delta else ""
+    chance = guarantee.explain().winning_probability
+    return (
+        f'<div class="promise"><strong><span class="whole">epsilon = {guarantee.epsilon:.6g}</span>{delta}, '
+        f"per {escape(guarantee.unit)}</strong>Somebody who knows every other record, and sees {seen}, can "
+        f"tell which of two values is yours at most {chance:.1%} of the time. Without: 50%.</div>"
+    )
+
+
+def _head(model: ReleasedModel, foreseen: Outlook) -> str:
+    box = _promise_box(model.guarantee, "this model")
     return (
         f'<p class="kicker">Private model · {escape(MODELS[model.model])}</p>'
         f"<h1>A private model of {escape(model.target)}</h1>"
@@ -89,25 +138,24 @@ def _columns(model: ReleasedModel) -> str:
     return f"{len(named)} column{'s' if len(named) > 1 else ''}"
 
 
-def _meaning(model: ReleasedModel) -> str:
-    if model.guarantee.void_reason:
+def _meaning(guarantee: Guarantee, seen: str) -> str:
+    if guarantee.void_reason:
         return ""
-    meaning = model.guarantee.explain()
+    meaning = guarantee.explain()
     rest = "".join(f"<p>{escape(sentence)}</p>" for sentence in meaning.sentences()[2:])
     return (
         "<h2>What epsilon means</h2>"
         "<p>A guessing game. Somebody knows every record but yours and is told that yours is one of two values. They "
-        "see the model and guess.</p>"
+        f"see {seen} and guess.</p>"
         f'<div class="pair"><figure>{game_figure(meaning)}<figcaption>How often they can be right, whatever they '
-        "compute. Without the model it is 50%.</figcaption></figure>"
+        f"compute. Without {seen} it is 50%.</figcaption></figure>"
         f"<figure>{detection_figure(meaning)}<figcaption>No test for one record does better than this line: share of "
         "records found, by share of false alarms.</figcaption></figure></div>"
         f"{rest}"
     )
 
 
-def _promise(model: ReleasedModel) -> str:
-    guarantee = model.guarantee
+def _promise(guarantee: Guarantee) -> str:
     facts = [
         ("proven", str(guarantee)),
         ("mechanism", guarantee.mechanism),
@@ -245,8 +293,8 @@ def _cost(value: float, numbers: bool) -> str:
     return f"{value:.3g}" if numbers else f"{100 * value:.2g} points"
 
 
-def _ledger(model: ReleasedModel, balance: Balance | None) -> str:
-    stamp = model.guarantee.ledger
+def _ledger(guarantee: Guarantee, balance: Balance | None) -> str:
+    stamp = guarantee.ledger
     if stamp is not None and balance is None:
         facts = [("data set", stamp.dataset), ("this release", f"entry {stamp.entry}"), ("head", stamp.head)]
         return f"<h2>The ledger</h2><p>It was debited; what is left could not be read then.</p>{_facts(facts)}"
@@ -285,6 +333,10 @@ def _public(model: ReleasedModel) -> str:
         if name in model.settings:
             facts.append((label, f"{model.settings[name]:.6g}"))
     facts.append(("rows scaled to", "not scaled" if model.weights.norm is None else f"{model.weights.norm:.6g}"))
+    return f"<h2>What was public beforehand</h2>{_facts(facts)}{_schema_table(schema)}"
+
+
+def _schema_table(schema: Schema) -> str:
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(_described(column))}</td></tr>"
         for name, column in list(schema.columns.items())[:_MOST_LISTED]
@@ -293,7 +345,6 @@ def _public(model: ReleasedModel) -> str:
         low, high = schema.others.bounds
         rows += f"<tr><td>{schema.others.count:,} numbered columns</td><td>{low:g} to {high:g}</td></tr>"
     return (
-        f"<h2>What was public beforehand</h2>{_facts(facts)}"
         '<details><summary>The columns, as the schema states them</summary><div class="wide"><table>'
         f"<tr><th>column</th><th>values</th></tr>{rows}</table></div></details>"
     )

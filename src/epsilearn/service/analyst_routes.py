@@ -1,0 +1,192 @@
+"""What analysts do: see what there is and what it costs, ask, download."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Response
+
+from epsilearn import __version__
+from epsilearn.errors import InvalidInput
+from epsilearn.guarantee import Guarantee
+from epsilearn.ledger import Balance as LedgerBalance
+from epsilearn.schema import Schema
+from epsilearn.service.asked import as_table
+from epsilearn.service.keys import HOLDER, Caller
+from epsilearn.service.messages import (
+    Answers,
+    AskStatistic,
+    Balance,
+    Column,
+    DataSetDetails,
+    DataSetSummary,
+    Me,
+    Points,
+    ReleaseDetails,
+    ReleaseSummary,
+    Spending,
+    StatisticAnswer,
+)
+from epsilearn.service.parts import FAULTS, Analyst, Here, Parts
+from epsilearn.service.releases import OPEN, Release
+from epsilearn.service.tables import DataSet, NotFound, Taken
+
+__all__ = ["balance_of", "data_set_details", "release_details", "router"]
+
+router = APIRouter(prefix="/api", tags=["analyst"], responses=FAULTS)
+Name = Annotated[str, Path(max_length=64, examples=["stays"])]
+Id = Annotated[str, Path(max_length=64, examples=["5f0c6a2b9d3e1f47"])]
+_KINDS = {"model.json": "application/json", "guarantee.json": "application/json", "report.html": "text/html"}
+
+
+def balance_of(balance: LedgerBalance) -> Balance:
+    """Where a ledger stands, as it is told."""
+    return Balance(**{name: getattr(balance, name) for name in Balance.model_fields})
+
+
+def _columns(schema: Schema, target: str | None) -> list[Column]:
+    names = [name for name, column in schema.columns.items() if not column.ignored and name != target]
+    found = {name: schema.columns[name] for name in names}
+    return [
+        Column(
+            name=name, bounds=None if c.bounds is None else list(c.bounds),
+            categories=None if c.categories is None else list(c.categories), missing=c.missing,
+        )
+        for name, c in found.items()
+    ]  # fmt: skip
+
+
+def _summary(caller: Caller | None, release: Release) -> dict[str, Any]:
+    settings = release.settings
+    shown = caller is None or caller.role == HOLDER
+    return {
+        "id": release.id, "dataset": release.dataset, "kind": release.kind, "status": release.status,
+        "target": getattr(settings, "target", None), "message": release.message if shown else "",
+        "epsilon": settings.epsilon, "delta": getattr(settings, "delta", 0.0), "created": release.created,
+        "who": release.who, "note": settings.note,
+    }  # fmt: skip
+
+
+def data_set_details(here: Parts, dataset: DataSet, caller: Caller | None = None) -> DataSetDetails:
+    """Everything that is public about a data set."""
+    ledger = here.tables.ledger(dataset.name, "")
+    spending = [
+        Spending(
+            entry=entry["entry"], time=entry["time"], who=entry["who"], purpose=entry["purpose"],
+            epsilon=entry["guarantee"]["epsilon"], delta=entry["guarantee"]["delta"], status=entry["status"],
+            used=min(1.0, entry["used"]),
+        )
+        for entry in ledger.history()
+    ]  # fmt: skip
+    return DataSetDetails(
+        name=dataset.name, rows=dataset.rows, balance=balance_of(ledger.balance()), created=dataset.created,
+        who=dataset.who, columns=_columns(dataset.schema, None), spending=spending,
+        releases=[ReleaseSummary(**_summary(caller, release)) for release in here.releases.of(dataset.name)],
+    )  # fmt: skip
+
+
+def release_details(here: Parts, caller: Caller, release: Release) -> ReleaseDetails:
+    """Everything that is public about a release."""
+    guarantee, schema = release.guarantee, here.tables.get(release.dataset).schema
+    if release.kind == "statistics":
+        guarantee = Guarantee.pure(release.settings.epsilon, rows_per_person=schema.rows_per_person)
+    left: dict[str, float | None] = {}
+    if release.kind == "statistics":
+        left = {"epsilon": here.releases.leave.left(release.id, release.settings.epsilon)}
+    elif release.status == OPEN and release.kind != "model":
+        left = here.releases.asker(release).live.left()
+    return ReleaseDetails(
+        **_summary(caller, release), settings=release.settings.model_dump(),
+        guarantee=None if guarantee is None else guarantee.to_dict(),
+        meaning=[] if guarantee is None else guarantee.explain().sentences(),
+        noise_deviation=release.facts.get("noise_deviation"), tolerance=release.facts.get("tolerance"),
+        documents=sorted(here.releases.documents(release.id)), left=left,
+        columns=_columns(schema, getattr(release.settings, "target", None)),
+    )  # fmt: skip
+
+
+def _release(here: Parts, caller: Caller, release: str) -> Release:
+    found = here.releases.get(release)
+    if not caller.may_see(found.dataset):
+        raise NotFound(f"there is no release {release!r}, or none that this key is for")
+    return found
+
+
+@router.get("/me")
+def me(caller: Analyst) -> Me:
+    """Whose key this is."""
+    datasets = None if caller.datasets is None else list(caller.datasets)
+    role: Any = caller.role
+    return Me(key=caller.key, name=caller.name, role=role, datasets=datasets, version=__version__)
+
+
+@router.get("/datasets")
+def list_data_sets(caller: Analyst, here: Here) -> list[DataSetSummary]:
+    """The data sets this key is for, each with its budget."""
+    seen = [dataset for dataset in here.tables.all() if caller.may_see(dataset.name)]
+    return [
+        DataSetSummary(name=d.name, rows=d.rows, balance=balance_of(here.tables.ledger(d.name, "").balance()))
+        for d in seen
+    ]
+
+
+@router.get("/datasets/{name}")
+def get_data_set(name: Name, caller: Analyst, here: Here) -> DataSetDetails:
+    """A data set: its columns, its releases, and what was spent on what, when and by whom."""
+    if not caller.may_see(name):
+        raise NotFound(f"there is no data set {name!r}, or none that this key is for")
+    return data_set_details(here, here.tables.get(name), caller)
+
+
+@router.get("/releases/{release}")
+def get_release(release: Id, caller: Analyst, here: Here) -> ReleaseDetails:
+    """A release: what it promises, and what may still be asked."""
+    return release_details(here, caller, _release(here, caller, release))
+
+
+@router.post("/releases/{release}/predict")
+def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
+    """Private predictions for some points. The same point has the same answer, whoever asks, whenever."""
+    found = _release(here, caller, release)
+    if found.kind == "statistics":
+        raise Taken("this release answers statistics, not predictions")
+    if len(asked.rows) > here.limits.rows_per_request:
+        raise InvalidInput(f"at most {here.limits.rows_per_request:,} rows can be asked about at once")
+    asker = here.releases.asker(found)
+    live = asker.live
+    if live.schema.sparse:
+        raise InvalidInput("the columns of this model are numbered; download it, and ask it where you are")
+    X = live.encoding.matrix(as_table(asked.rows, live.schema, live.target))
+    told = asker.ask(X).result()
+    here.metrics.answered(found.kind, len(told.answers))
+    return Answers.model_validate({"answers": told.answers, "left": told.left})
+
+
+@router.post("/releases/{release}/statistic")
+def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here) -> StatisticAnswer:
+    """A private statistic of a column. It is debited, unless somebody has asked the same before."""
+    found = _release(here, caller, release)
+    if found.kind != "statistics":
+        raise Taken("this release answers predictions, not statistics")
+    if found.status != OPEN:
+        raise Taken(f"this release is {found.status}: it takes no questions")
+    dataset = here.tables.get(found.dataset)
+    told = here.releases.leave.ask(found.id, dataset, found.settings.epsilon, asked, caller.name)
+    here.metrics.answered("statistics", 1)
+    return StatisticAnswer(**told.content, asked_before=told.asked_before, left={"epsilon": told.left})
+
+
+@router.get(
+    "/releases/{release}/documents/{document}", response_class=Response,
+    responses={200: {"content": {"application/json": {}, "text/html": {}}, "description": "The document"}},
+)  # fmt: skip
+def download(
+    release: Id, document: Literal["model.json", "guarantee.json", "report.html"], caller: Analyst, here: Here
+) -> Response:
+    """A released model, its guarantee, or the report for people."""
+    found = here.releases.documents(_release(here, caller, release).id)
+    if document not in found:
+        raise NotFound(f"this release has no {document}")
+    name = f'attachment; filename="{release}-{document}"'
+    headers = {"Content-Disposition": name}
+    return Response(found[document], media_type=f"{_KINDS[document]}; charset=utf-8", headers=headers)

@@ -1,0 +1,142 @@
+"""The application: what is called over HTTP, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from epsilearn import __version__
+from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, StateError
+from epsilearn.service import analyst_routes, holder_routes, store
+from epsilearn.service.configuration import Configuration
+from epsilearn.service.guard import Guard, complain
+from epsilearn.service.keys import UnknownKey
+from epsilearn.service.parts import FAULTS, Forbidden, Parts, TooOften
+from epsilearn.service.tables import NotFound, Taken
+
+__all__ = ["create"]
+
+_DESCRIPTION = """
+A trusted learner: it holds the rows, you ask, and one budget for each data set pays for all answers, whoever asks.
+
+Send your key as `Authorization: Bearer epsk_...`. A holder registers data sets, opens releases and makes keys; an
+analyst asks. Every error is `{"error": "..."}` and never depends on private rows.
+"""
+_PAGE = {
+    "/": ("index.html", "text/html"),
+    "/app.js": ("app.js", "text/javascript"),
+    "/style.css": ("style.css", "text/css"),
+}
+
+
+# What each kind of error is told as; the first that fits.
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownKey, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (Taken, 409),
+    (BudgetExceeded, 409),
+    (StateError, 409),
+    (TooOften, 429),
+    (InvalidInput, 422),
+    (LedgerError, 503),
+)
+
+
+def _told(error: Exception) -> JSONResponse:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    headers = {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooOften):
+        headers["Retry-After"] = str(max(1, round(error.wait)))
+    if status in (500, 503):
+        complain(error)
+    text = str(error) if status != 503 or isinstance(error, StateError) else "the server's database is out of reach"
+    return JSONResponse({"error": text}, status, headers)
+
+
+def _invalid(error: RequestValidationError) -> JSONResponse:
+    """The first thing that is wrong, by its place; what was sent is not repeated."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return JSONResponse({"error": "the body is not JSON"}, 400)
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    return JSONResponse({"error": f"{place or 'the body'}: {first['msg']}{more}"}, 422)
+
+
+def create(configuration: Configuration) -> FastAPI:
+    """The application for a configuration.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Where its state and tables are, and what it allows.
+    """
+    here = Parts(configuration)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        here.releases.shut()
+        here.log.close()
+
+    app = FastAPI(
+        title="epsilearn", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None,
+        lifespan=lifespan, openapi_url="/openapi.json", separate_input_output_schemas=False,
+    )  # fmt: skip
+    app.state.parts = here
+    app.add_exception_handler(EpsilearnError, _as_handler(_told))
+    app.add_exception_handler(RequestValidationError, _as_handler(_invalid))
+    app.add_exception_handler(HTTPException, _as_handler(_plain))
+    app.add_middleware(Guard, log=here.log, metrics=here.metrics, longest=configuration.limits.body_bytes)
+    app.include_router(holder_routes.router)
+    app.include_router(analyst_routes.router)
+    _add_page(app)
+    _add_health(app, here)
+    return app
+
+
+def _as_handler(tell: Callable[[Any], JSONResponse]) -> Callable[[Request, Exception], JSONResponse]:
+    return lambda _request, error: tell(error)
+
+
+def _plain(error: HTTPException) -> JSONResponse:
+    known = {
+        404: "there is nothing here",
+        405: "this cannot be done here; see /openapi.json",
+        400: "the body is not JSON",
+    }
+    return JSONResponse({"error": known.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+
+
+def _add_page(app: FastAPI) -> None:
+    folder = files("epsilearn.service").joinpath("page")
+    for path, (name, kind) in _PAGE.items():
+        app.add_api_route(path, _file(folder.joinpath(name).read_bytes(), kind), include_in_schema=False)
+
+
+def _file(content: bytes, kind: str) -> Callable[[], Response]:
+    return lambda: Response(content, media_type=f"{kind}; charset=utf-8")
+
+
+def _add_health(app: FastAPI, here: Parts) -> None:
+    @app.get("/healthz", tags=["watching"], responses={503: FAULTS[503]})
+    def healthz() -> dict[str, str]:
+        """Whether the server can answer: its database is there, and of its version."""
+        with here.database.transaction(write=False) as connection:
+            connection.execute(store.keys.select().limit(1))
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/metrics", tags=["watching"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    def metrics() -> Response:
+        """Counters for Prometheus: calls and answers, without names."""
+        return Response(here.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

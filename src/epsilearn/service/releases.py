@@ -1,0 +1,201 @@
+"""Releases: opened once, paid for once, asked by anybody who may, in any process."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+
+from epsilearn.database import Database
+from epsilearn.errors import EpsilearnError
+from epsilearn.guarantee import Guarantee
+from epsilearn.ledger import Balance, Held
+from epsilearn.service import store
+from epsilearn.service.asker import Asker
+from epsilearn.service.kept import DatabaseSession
+from epsilearn.service.kinds import Kind, kind_of
+from epsilearn.service.leave import Leave
+from epsilearn.service.messages import OpenRelease
+from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
+
+__all__ = ["Release", "Releases"]
+
+OPENING, OPEN, FAILED, CLOSED = "opening", "open", "failed", "closed"
+_SETTINGS: TypeAdapter[Any] = TypeAdapter(OpenRelease)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release as it stands in the database."""
+
+    id: str
+    dataset: str
+    kind: str
+    settings: Any
+    status: str
+    message: str
+    facts: dict[str, Any]
+    created: str
+    who: str
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        found = self.facts.get("guarantee")
+        return None if found is None else Guarantee.from_dict(found)
+
+
+class Releases:
+    """The releases of a server.
+
+    Parameters
+    ----------
+    database : Database
+        The server's.
+    tables : Tables
+        Its data sets.
+    pad : float
+        Answers of interactive sessions leave at multiples of so many seconds.
+    complain : callable
+        Told the kind and place of an unexpected error, never its text.
+    """
+
+    def __init__(
+        self, database: Database, tables: Tables, pad: float, complain: Callable[[BaseException], None]
+    ) -> None:
+        self._database, self._tables, self._pad, self._complain = database, tables, pad, complain
+        self.leave = Leave(database, tables)
+        # One fit at a time: each takes all processors.
+        self._opener = ThreadPoolExecutor(1, thread_name_prefix="epsilearn-opener")
+        self._askers: dict[str, Asker] = {}
+        self._loading = threading.Lock()
+
+    # ---------------------------------------------------------------------------------------------------- opening
+
+    def bill(self, dataset: DataSet, settings: Any, who: str) -> tuple[Guarantee, Balance, Balance]:
+        """What opening would cost, where the budget is and where it would be; or the refusal. Nothing is debited."""
+        promise, ledger = self._promise(dataset, settings), self._tables.ledger(dataset.name, who)
+        return promise, ledger.balance(), ledger.balance(after=promise)
+
+    def open(self, dataset: DataSet, settings: Any, who: str) -> str:
+        """Write a release down and open it in the background; what can be refused at once is refused at once."""
+        promise = self._promise(dataset, settings)
+        self._tables.ledger(dataset.name, who).check(promise)
+        release, direct = secrets.token_hex(8), settings.kind == "statistics"
+        row = {
+            "id": release, "dataset": dataset.name, "kind": settings.kind, "settings": settings.model_dump_json(),
+            "status": OPEN if direct else OPENING, "message": "", "facts": "{}", "created": store.now(), "who": who,
+        }  # fmt: skip
+        with self._database.transaction(write=True) as connection:
+            connection.execute(store.releases.insert().values(**row))
+        if not direct:
+            self._opener.submit(self._open, release, kind_of(dataset, settings), who)
+        return release
+
+    def _promise(self, dataset: DataSet, settings: Any) -> Guarantee:
+        if settings.kind == "statistics":
+            return Guarantee.pure(settings.epsilon, rows_per_person=dataset.schema.rows_per_person)
+        return kind_of(dataset, settings).promise()
+
+    def _open(self, release: str, kind: Kind, who: str) -> None:
+        ledger = self._tables.ledger(kind.dataset.name, who)
+        note = f": {kind.settings.note}" if kind.settings.note else ""
+        held = Held(ledger, f"open {kind.settings.kind} of {kind.settings.target}{note}")
+        try:
+            opened = kind.open(self._tables, held, DatabaseSession(self._database, release), ledger.balance)
+            facts = json.dumps({**opened.facts, "guarantee": opened.guarantee.to_dict()})
+            texts = [{"release": release, "name": n, "content": text} for n, text in opened.documents.items()]
+            with self._database.transaction(write=True) as connection:
+                connection.execute(store.documents.insert(), texts)
+                self._set(connection, release, status=OPEN, facts=facts)
+            held.arrived()
+        except EpsilearnError as error:
+            self._fail(release, str(error))
+        except BaseException as error:
+            self._complain(error)
+            self._fail(release, f"unexpected {type(error).__name__}; a debit, if there was one, stands")
+
+    def _fail(self, release: str, message: str) -> None:
+        with self._database.transaction(write=True) as connection:
+            self._set(connection, release, status=FAILED, message=message)
+
+    @staticmethod
+    def _set(connection: sa.Connection, release: str, **values: str) -> None:
+        connection.execute(store.releases.update().where(store.releases.c.id == release).values(**values))
+
+    def close(self, release: str) -> None:
+        """No more questions; what was debited stays debited."""
+        with self._database.transaction(write=True) as connection:
+            found = self._row(connection, release, lock=True)
+            if found.status == OPENING:
+                raise Taken("this release is being opened; close it when it is open")
+            if found.status == OPEN:
+                self._set(connection, release, status=CLOSED)
+
+    def sweep(self) -> None:
+        """What a server that is no more left unfinished has failed; the ledger knows whether it was paid for."""
+        message = "the server stopped while this was being opened; a debit, if there was one, stands"
+        table = store.releases
+        with self._database.transaction(write=True) as connection:
+            connection.execute(table.update().where(table.c.status == OPENING).values(status=FAILED, message=message))
+        self.leave.sweep()
+
+    def shut(self) -> None:
+        """Finish what is being opened, and stop answering."""
+        self._opener.shutdown(wait=True, cancel_futures=True)
+        for asker in self._askers.values():
+            asker.close()
+
+    # ------------------------------------------------------------------------------------------------------ asking
+
+    def of(self, dataset: str) -> list[Release]:
+        """All releases of a data set, the newest first."""
+        table = store.releases
+        query = table.select().where(table.c.dataset == dataset).order_by(table.c.created.desc())
+        with self._database.transaction(write=False) as connection:
+            return [_release(row) for row in connection.execute(query)]
+
+    def get(self, release: str) -> Release:
+        with self._database.transaction(write=False) as connection:
+            return _release(self._row(connection, release))
+
+    def documents(self, release: str) -> dict[str, str]:
+        """What may be downloaded, by name."""
+        query = sa.select(store.documents).where(store.documents.c.release == release)
+        with self._database.transaction(write=False) as connection:
+            return {row.name: row.content for row in connection.execute(query)}
+
+    def asker(self, release: Release) -> Asker:
+        """Who answers for a release in this process."""
+        if release.status != OPEN:
+            raise Taken(f"this release is {release.status}: it takes no questions")
+        found = self._askers.get(release.id)
+        if found is not None:
+            return found
+        with self._loading:
+            if release.id not in self._askers:
+                kind = kind_of(self._tables.get(release.dataset), release.settings)
+                session = DatabaseSession(self._database, release.id)
+                live = kind.live(self._tables, session, self.documents(release.id))
+                self._askers[release.id] = Asker(live, self._pad)
+            return self._askers[release.id]
+
+    @staticmethod
+    def _row(connection: sa.Connection, release: str, *, lock: bool = False) -> Any:
+        query = store.releases.select().where(store.releases.c.id == release)
+        row = connection.execute(query.with_for_update() if lock else query).first()
+        if row is None:
+            raise NotFound(f"there is no release {release!r}, or none that this key is for")
+        return row
+
+
+def _release(row: Any) -> Release:
+    content = dict(row._mapping)
+    content["settings"] = _SETTINGS.validate_json(content["settings"])
+    return Release(**{**content, "facts": json.loads(content["facts"])})

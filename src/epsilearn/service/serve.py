@@ -1,0 +1,82 @@
+"""Running a server: one at a time on a database, with as many processes as it was told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from epsilearn.service import store
+from epsilearn.service.app import create
+from epsilearn.service.configuration import Configuration
+from epsilearn.service.guard import complain
+from epsilearn.service.metrics import MULTIPROCESS
+from epsilearn.service.releases import Releases
+from epsilearn.service.tables import Tables
+
+__all__ = ["application", "serve", "sweep"]
+
+_CONFIGURATION, _PARENT = "EPSILEARN_SERVICE_CONFIGURATION", "EPSILEARN_SERVICE_PARENT"
+
+
+def serve(path: str | Path) -> None:
+    """Serve as a configuration file says, until told to stop.
+
+    Parameters
+    ----------
+    path : str or Path
+        The TOML file.
+    """
+    configuration = Configuration.read(path)
+    database = store.opened_store(configuration.database, make=True)
+    with store.only_server(database):
+        sweep(configuration)
+        options: dict[str, Any] = {
+            "host": configuration.host, "port": configuration.port, "server_header": False,
+            # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path.
+            "access_log": False, "log_level": "warning", "timeout_graceful_shutdown": 30, "proxy_headers": False,
+        }  # fmt: skip
+        if configuration.certificate is not None:
+            options |= {"ssl_certfile": configuration.certificate, "ssl_keyfile": configuration.private_key}
+        if configuration.workers == 1:
+            uvicorn.run(create(configuration), **options)
+            return
+        counts = tempfile.mkdtemp(prefix="epsilearn-metrics-")
+        os.environ |= {_CONFIGURATION: str(Path(path).absolute()), _PARENT: str(os.getpid()), MULTIPROCESS: counts}
+        try:
+            uvicorn.run("epsilearn.service.serve:application", factory=True, workers=configuration.workers, **options)
+        finally:
+            shutil.rmtree(counts, ignore_errors=True)
+
+
+def sweep(configuration: Configuration) -> None:
+    """Note what an earlier server left unfinished. Only while no other one runs."""
+    database = store.opened_store(configuration.database, make=True)
+    tables = Tables(database, configuration.tables, configuration.limits.memory_gib * 2**30)
+    releases = Releases(database, tables, configuration.limits.pad_seconds, complain)
+    releases.sweep()
+    releases.shut()
+
+
+def application() -> Any:
+    """The application in one of several processes, which ends with the one that started it."""
+    threading.Thread(target=_end_with, args=(int(os.environ[_PARENT]),), daemon=True).start()
+    return create(Configuration.read(os.environ[_CONFIGURATION]))
+
+
+def _end_with(parent: int) -> None:
+    # A process that went on alone would answer beside the next server.
+    while _is_below(parent):
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_below(parent: int) -> bool:
+    return os.getppid() == parent
