@@ -231,9 +231,7 @@ class Client:
         try:
             body = None if content is None else json.dumps(_plain(content), allow_nan=False).encode()
         except (TypeError, ValueError):
-            raise InvalidInput(
-                "a question may hold texts, finite numbers, true and false"
-            ) from None
+            raise InvalidInput("a question may hold texts, finite numbers, true and false") from None
         request = urllib.request.Request(self.url + path, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout, context=self._context) as answer:

@@ -12,6 +12,7 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Balance as LedgerBalance
 from epsilearn.schema import Schema
 from epsilearn.service.asked import as_table
+from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import HOLDER, Caller
 from epsilearn.service.messages import (
     Answers,
@@ -27,7 +28,7 @@ from epsilearn.service.messages import (
     Spending,
     StatisticAnswer,
 )
-from epsilearn.service.parts import FAULTS, Analyst, Here, Parts
+from epsilearn.service.parts import Analyst, Here, Parts
 from epsilearn.service.releases import OPEN, Release
 from epsilearn.service.tables import DataSet, NotFound, Taken
 

@@ -13,13 +13,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from epsilearn import __version__
-from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, StateError
+from epsilearn.errors import EpsilearnError
 from epsilearn.service import analyst_routes, holder_routes, store
 from epsilearn.service.configuration import Configuration
-from epsilearn.service.guard import Guard, complain
-from epsilearn.service.keys import UnknownKey
-from epsilearn.service.parts import FAULTS, Forbidden, Parts, TooOften
-from epsilearn.service.tables import NotFound, Taken
+from epsilearn.service.faults import FAULTS, told
+from epsilearn.service.guard import Guard
+from epsilearn.service.parts import Parts
 
 __all__ = ["create"]
 
@@ -36,30 +35,8 @@ _PAGE = {
 }
 
 
-# What each kind of error is told as; the first that fits.
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (UnknownKey, 401),
-    (Forbidden, 403),
-    (NotFound, 404),
-    (Taken, 409),
-    (BudgetExceeded, 409),
-    (StateError, 409),
-    (TooOften, 429),
-    (InvalidInput, 422),
-    (LedgerError, 503),
-)
-
-
 def _told(error: Exception) -> JSONResponse:
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    headers = {}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TooOften):
-        headers["Retry-After"] = str(max(1, round(error.wait)))
-    if status in (500, 503):
-        complain(error)
-    text = str(error) if status != 503 or isinstance(error, StateError) else "the server's database is out of reach"
+    status, text, headers = told(error)
     return JSONResponse({"error": text}, status, headers)
 
 
@@ -97,7 +74,8 @@ def create(configuration: Configuration) -> FastAPI:
     app.add_exception_handler(EpsilearnError, _as_handler(_told))
     app.add_exception_handler(RequestValidationError, _as_handler(_invalid))
     app.add_exception_handler(HTTPException, _as_handler(_plain))
-    app.add_middleware(Guard, log=here.log, metrics=here.metrics, longest=configuration.limits.body_bytes)
+    longest = configuration.limits.body_bytes
+    app.add_middleware(Guard, callers=here.callers, log=here.log, metrics=here.metrics, longest=longest)
     app.include_router(holder_routes.router)
     app.include_router(analyst_routes.router)
     _add_page(app)

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from epsilearn.errors import EpsilearnError
+from epsilearn.service.callers import Callers
+from epsilearn.service.faults import complain, told
+from epsilearn.service.keys import Caller
 from epsilearn.service.metrics import Metrics
 from epsilearn.service.record import CallLog
 
-__all__ = ["Guard", "complain"]
+__all__ = ["Guard"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-_log = logging.getLogger("epsilearn.service")
 _LONGEST_PATH = 300
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -37,13 +37,6 @@ _HEADERS = [
 ]
 
 
-def complain(error: BaseException) -> None:
-    """Log what kind of error it was and where; its text may quote somebody's values."""
-    places = traceback.extract_tb(error.__traceback__)
-    where = f"{places[-1].filename.rpartition('/')[2]}:{places[-1].lineno}" if places else "nowhere"
-    _log.error("unexpected %s at %s", type(error).__name__, where)
-
-
 class _TooLong(Exception):
     pass
 
@@ -55,6 +48,8 @@ class Guard:
     ----------
     app : callable
         The other.
+    callers : Callers
+        Who is let in to the API, before anything of a request is read.
     log : CallLog
         Where calls of the API are written down.
     metrics : Metrics
@@ -63,25 +58,29 @@ class Guard:
         The most bytes a body may have.
     """
 
-    def __init__(self, app: Any, log: CallLog, metrics: Metrics, longest: int) -> None:
-        self._app, self._log, self._metrics, self._longest = app, log, metrics, longest
+    def __init__(self, app: Any, callers: Callers, log: CallLog, metrics: Metrics, longest: int) -> None:
+        self._app, self._callers, self._log, self._metrics, self._longest = app, callers, log, metrics, longest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         start, exchange = time.monotonic(), _Exchange(self, scope, receive, send)
-        scope["epsilearn"] = exchange.known
         try:
+            if exchange.is_call:
+                scope["epsilearn"] = exchange.caller = await self._admitted(scope)
             await self._app(scope, exchange.receive, exchange.send)
         except _TooLong:
             await exchange.refuse(413, f"the body is longer than {self._longest:,} bytes; ask for less at a time")
         except Exception as error:
-            complain(error)
-            await exchange.refuse(500, f"unexpected {type(error).__name__}; a debit, if there was one, stands")
+            await exchange.refuse(*told(error))
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(route, scope["method"], exchange.status, time.monotonic() - start)
+
+    async def _admitted(self, scope: Scope) -> Caller:
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return await asyncio.to_thread(self._callers.admit, header.decode("latin-1"), _address(scope))
 
 
 class _Exchange:
@@ -89,22 +88,29 @@ class _Exchange:
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         self._guard, self._scope, self._receive, self._send = guard, scope, receive, send
-        self._read, self._started = 0, False
+        self._read, self._too_long, self._started = 0, False, False
         self.status = 0
-        #: Filled in by whoever finds out whose key it is.
-        self.known: dict[str, Any] = {"key": None, "who": ""}
+        self.caller: Caller | None = None
+        self.is_call = scope["path"].startswith("/api")
 
     async def receive(self) -> Message:
         for name, value in self._scope["headers"]:
-            if name == b"content-length" and value.isdigit() and int(value) > self._guard._longest:
-                raise _TooLong
+            if name == b"content-length" and value.isdigit():
+                self._check_length(int(value))
         message = await self._receive()
         self._read += len(message.get("body", b""))
-        if self._read > self._guard._longest:
-            raise _TooLong
+        self._check_length(self._read)
         return message
 
+    def _check_length(self, length: int) -> None:
+        if length > self._guard._longest:
+            self._too_long = True
+            raise _TooLong
+
     async def send(self, message: Message) -> None:
+        if self._too_long:
+            # Whoever read the body took this for a fault of its own.
+            raise _TooLong
         if message["type"] == "http.response.start":
             self.status = message["status"]
             if not await self._written_down():
@@ -117,13 +123,16 @@ class _Exchange:
 
     async def _written_down(self) -> bool:
         """Whether the call is in the log; if it cannot be, nothing but that is told."""
-        if not self._scope["path"].startswith("/api"):
+        if not self.is_call:
             return True
-        client = self._scope.get("client")
         call = {
-            "key": self.known["key"], "who": self.known["who"], "address": client[0] if client else "",
-            "method": self._scope["method"], "path": _printable(self._scope["path"]), "status": self.status,
-        }  # fmt: skip
+            "key": None if self.caller is None else self.caller.key,
+            "who": "" if self.caller is None else self.caller.name,
+            "address": _address(self._scope),
+            "method": self._scope["method"],
+            "path": _printable(self._scope["path"]),
+            "status": self.status,
+        }
         try:
             await asyncio.wrap_future(self._guard._log.write(call))
         except EpsilearnError as error:
@@ -132,19 +141,25 @@ class _Exchange:
             return False
         return True
 
-    async def refuse(self, status: int, text: str) -> None:
+    async def refuse(self, status: int, text: str, more: dict[str, str] | None = None) -> None:
         if self._started:
             return
         self.status = status
         if await self._written_down():
-            await self._tell(status, text)
+            await self._tell(status, text, more)
 
-    async def _tell(self, status: int, text: str) -> None:
-        self.status, self._started = status, False
+    async def _tell(self, status: int, text: str, more: dict[str, str] | None = None) -> None:
+        self.status = status
         body = json.dumps({"error": text}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *_HEADERS]
+        headers += [(name.lower().encode(), value.encode()) for name, value in (more or {}).items()]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _printable(path: str) -> str:

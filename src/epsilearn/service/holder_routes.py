@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from epsilearn.errors import InvalidInput
 from epsilearn.schema import Schema
 from epsilearn.service.analyst_routes import balance_of, data_set_details, release_details
+from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import Caller
 from epsilearn.service.messages import (
     Bill,
@@ -22,7 +23,7 @@ from epsilearn.service.messages import (
     RegisterDataSet,
     ReleaseDetails,
 )
-from epsilearn.service.parts import FAULTS, Here, Holder, Parts
+from epsilearn.service.parts import Here, Holder, Parts
 from epsilearn.service.tables import DataSet, NotFound
 
 __all__ = ["router"]

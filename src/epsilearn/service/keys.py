@@ -17,7 +17,7 @@ from epsilearn.database import Database
 from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.service import store
 
-__all__ = ["ANALYST", "HOLDER", "ROLES", "Caller", "Keys", "UnknownKey", "check_name"]
+__all__ = ["ANALYST", "HOLDER", "ROLES", "Caller", "Keys", "UnknownKey", "check_name", "is_name"]
 
 HOLDER, ANALYST = "holder", "analyst"
 ROLES = (HOLDER, ANALYST)
@@ -54,13 +54,18 @@ class Caller:
         return self.datasets is None or dataset in self.datasets
 
 
+def is_name(name: Any) -> bool:
+    """Whether it can stand in a path, a ledger and a log: letters, digits, dots, dashes."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def check_name(what: str, name: Any) -> str:
-    """A name that can stand in a path, a ledger and a log: letters, digits, dots, dashes."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    """A name, or an error that says what one is."""
+    if not is_name(name):
         raise InvalidInput(
             f"{what} must be 1 to 64 letters, digits, dots, dashes or underscores, the first a letter or digit"
         )
-    return name
+    return str(name)
 
 
 class Keys:

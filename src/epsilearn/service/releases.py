@@ -20,6 +20,7 @@ from epsilearn.ledger import Balance, Held
 from epsilearn.service import store
 from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
+from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, kind_of
 from epsilearn.service.leave import Leave
 from epsilearn.service.messages import OpenRelease
@@ -189,7 +190,7 @@ class Releases:
     @staticmethod
     def _row(connection: sa.Connection, release: str, *, lock: bool = False) -> Any:
         query = store.releases.select().where(store.releases.c.id == release)
-        row = connection.execute(query.with_for_update() if lock else query).first()
+        row = connection.execute(query.with_for_update() if lock else query).first() if is_name(release) else None
         if row is None:
             raise NotFound(f"there is no release {release!r}, or none that this key is for")
         return row

@@ -16,7 +16,7 @@ import uvicorn
 from epsilearn.service import store
 from epsilearn.service.app import create
 from epsilearn.service.configuration import Configuration
-from epsilearn.service.guard import complain
+from epsilearn.service.faults import complain
 from epsilearn.service.metrics import MULTIPROCESS
 from epsilearn.service.releases import Releases
 from epsilearn.service.tables import Tables

@@ -20,7 +20,7 @@ from epsilearn.files import TableFile
 from epsilearn.ledger import Ledger
 from epsilearn.schema import Schema
 from epsilearn.service import store
-from epsilearn.service.keys import check_name
+from epsilearn.service.keys import check_name, is_name
 
 __all__ = ["DataSet", "NotFound", "Tables", "Taken"]
 
@@ -171,8 +171,10 @@ class Tables:
         return [_data_set(row) for row in rows]
 
     def get(self, name: str) -> DataSet:
-        with self._database.transaction(write=False) as connection:
-            row = connection.execute(store.datasets.select().where(store.datasets.c.name == name)).first()
+        row = None
+        if is_name(name):
+            with self._database.transaction(write=False) as connection:
+                row = connection.execute(store.datasets.select().where(store.datasets.c.name == name)).first()
         if row is None:
             raise NotFound(f"there is no data set {name!r}, or none that this key is for")
         return _data_set(row)

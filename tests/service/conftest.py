@@ -1,0 +1,194 @@
+"""A real server in a process of its own, on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epsilearn import Client
+from epsilearn.service.configuration import Configuration
+from epsilearn.service.keys import Keys
+from epsilearn.service.store import opened_store
+
+CANARY = "Zaphod424242"
+CANARY_NUMBER = 87.31415926
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Deployment:
+    """A folder with tables, a configuration, and the server that runs on it."""
+
+    def __init__(self, folder: Path, database: str, **limits: float) -> None:
+        self.folder, self.port = folder, free_port()
+        (folder / "tables").mkdir(exist_ok=True)
+        self.config = folder / "config.toml"
+        self.limits = {"requests_per_minute": 1_000_000, "pad_seconds": 0.05, **limits}
+        self.workers = 1
+        self.database = database
+        self.output = folder / "output.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.write_config()
+
+    def write_config(self) -> None:
+        lines = [f"{name} = {value}" for name, value in self.limits.items()]
+        self.config.write_text(
+            f'database = "{self.database}"\ntables = "tables"\nport = {self.port}\nworkers = {self.workers}\n[limits]\n'
+            + "\n".join(lines)
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Deployment:
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "epsilearn.cli", "serve", str(self.config)], stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        for _ in range(600):
+            if self.process.poll() is not None:
+                pytest.fail(f"the server did not start: {self.output.read_text()}")
+            if self.raw("GET", "/healthz")[0] == 200:
+                return self
+            time.sleep(0.1)
+        pytest.fail("the server did not answer within a minute")
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        if self.process is None:
+            return
+        if how == signal.SIGKILL:
+            os.killpg(self.process.pid, how)
+        else:
+            self.process.send_signal(how)
+        self.process.wait(timeout=60)
+        self.process = None
+
+    def restart(self, how: int = signal.SIGTERM) -> None:
+        self.stop(how)
+        self.start()
+
+    def key(self, role: str, name: str, *datasets: str, days: float | None = None) -> str:
+        keys = Keys(opened_store(Configuration.read(self.config).database, make=True))
+        return keys.create(role, name, list(datasets) or None, "tests", days)[0]
+
+    def client(self, role: str = "holder", name: str = "ruth", *datasets: str) -> Client:
+        return Client(self.url, self.key(role, name, *datasets))
+
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, key: str | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """A request as it is, whatever is wrong with it; status 0 if there is no answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            if key is not None:
+                headers["Authorization"] = f"Bearer {key}"
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, {n.lower(): v for n, v in answer.getheaders()}, answer.read()
+        except (ConnectionError, http.client.HTTPException, TimeoutError):
+            return 0, {}, b""
+        finally:
+            connection.close()
+
+    def post(self, path: str, content: Any, key: str) -> tuple[int, Any]:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        status, _, answer = self.raw("POST", path, body, key, **{"Content-Type": "application/json"})
+        return status, json.loads(answer) if answer else None
+
+
+@pytest.fixture(params=["sqlite", "postgresql"], scope="session")
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where a server's state may be: once a file, once a real PostgreSQL."""
+    if request.param == "sqlite":
+        return str(tmp_path_factory.mktemp("state") / "state.db")
+    import psycopg
+
+    server = request.getfixturevalue("postgres_server")
+    name = f"service_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return str(server.rsplit("/", 1)[0] + "/" + name)
+
+
+@pytest.fixture
+def empty_database(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A place of the same kind that nobody else uses."""
+    return str(tmp_path / "state.db") if "://" not in database else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(scope="session")
+def deployment(database: str, clinic: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server that all tests of a worker share; each uses data sets of its own."""
+    made = Deployment(tmp_path_factory.mktemp("server"), database)
+    prepare(made, clinic)
+    made.start()
+    yield made
+    made.stop()
+
+
+def prepare(made: Deployment, clinic: Any) -> None:
+    """The clinic's table, with values in it that must never be seen again."""
+    tables = made.folder / "tables"
+    text = clinic.write(tables, "csv").read_text()
+    # A note that nobody uses, a ward that the schema does not know, a weight inside the bounds.
+    lines = text.splitlines()
+    lines[1] = f"44,{CANARY_NUMBER},{CANARY},true,0.0,{CANARY},yes,II,{CANARY_NUMBER / 10}"
+    (tables / "table.csv").write_text("\n".join(lines) + "\n")
+    clinic.write_schema(tables)
+
+
+@pytest.fixture
+def holder(deployment: Deployment) -> Client:
+    return deployment.client()
+
+
+@pytest.fixture
+def stays(deployment: Deployment, holder: Client, request: pytest.FixtureRequest) -> str:
+    """A fresh data set with a budget of epsilon 10."""
+    return registered(deployment, holder, request.node.name)
+
+
+def registered(deployment: Deployment, holder: Client, name: str, **budget: Any) -> str:
+    name = re.sub(r"[^A-Za-z0-9]+", "-", name)[:40] + uuid.uuid4().hex[:8]
+    name = name.lstrip("-")
+    schema = (deployment.folder / "tables" / "schema.toml").read_text()
+    settings = {"epsilon": 10.0, "delta": 1e-4, "rule": "pure", **budget}
+    holder.register(name, "table.csv", schema, **settings)
+    return name
+
+
+@pytest.fixture
+def point(clinic: Any) -> dict[str, Any]:
+    """One patient, without the targets that some test predicts."""
+    return {"age": 40, "weight": 80.5, "ward": "surgery", "smokes": True, "grade": 1, "stage": "I", "days": 3.5}
+
+
+def points(count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Different patients."""
+    wards, grades, stages = ["surgery", "medicine", "elsewhere"], [0, 1, 2.5], ["I", "II", "III", "IV"]
+    return [
+        {
+            "age": (7 * i) % 91, "weight": 30 + (i * 1.37) % 120, "ward": wards[i % 3], "smokes": i % 2 == 0,
+            "grade": grades[i % 3], "stage": stages[i % 4], "days": (i * 0.113) % 30,
+        }
+        for i in range(start, start + count)
+    ]  # fmt: skip

@@ -1,0 +1,364 @@
+"""What a server answers: each kind of release from registering to asking, the same on both databases."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.service.conftest import points, registered
+
+from epsilearn import Guarantee, Ledger
+from epsilearn.client import ServerError
+from epsilearn.errors import BudgetExceeded, InvalidInput
+
+
+def opened(holder, dataset, kind="process", **settings):
+    settings = {"target": "died", "epsilon": 1.0, **settings}
+    if kind in ("process", "interactive"):
+        settings = {"delta": 1e-6, **settings}
+    return holder.open(dataset, kind, **settings).id
+
+
+# ------------------------------------------------------------------------------------------------------ data sets
+
+
+def test_a_data_set_has_one_budget_for_good(deployment, holder, stays):
+    found = holder.budget(stays)
+    assert (found.epsilon, found.delta, found.spent_epsilon, found.used) == (10.0, 1e-4, 0.0, 0.0)
+    schema = (deployment.folder / "tables" / "schema.toml").read_text()
+    with pytest.raises(ServerError, match="budgets are never reset") as caught:
+        holder.register(stays, "table.csv", schema, epsilon=99.0)
+    assert caught.value.status == 409
+    assert [d.rows for d in holder.datasets() if d.name == stays] == [200]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("nowhere.csv", lambda s: s, "no such file"),
+        ("../config.toml", lambda s: s, "no such file"),
+        ("/etc/passwd", lambda s: s, "no such file"),
+        ("table.csv\x00", lambda s: s, "no such file"),
+        ("table.csv", lambda s: s.replace("rows", "lines").replace("version = 1", "version = 2"), "version = 1"),
+        ("table.csv", lambda s: "not [toml", "not TOML"),
+        ("table.csv", lambda s: s.replace("version = 1", "version = 1\nrows = 7"), "has 200 rows"),
+        ("table.csv", lambda s: s.replace(', "missing" = 70.0', ""), "missing values"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_and_leaves_no_ledger(deployment, holder, file, change, message):
+    schema = change((deployment.folder / "tables" / "schema.toml").read_text())
+    with pytest.raises(InvalidInput, match=message):
+        holder.register("not-made", file, schema, epsilon=1.0)
+    assert "not-made" not in [d.name for d in holder.datasets()]
+
+
+def test_a_link_out_of_the_folder_is_not_followed(deployment, holder):
+    link = deployment.folder / "tables" / "link.csv"
+    if not link.exists():
+        link.symlink_to("/etc/hostname")
+    with pytest.raises(InvalidInput, match="no such file"):
+        holder.register("linked", "link.csv", "version = 1\n[columns.a]\nbounds = [0, 1]", epsilon=1.0)
+    link.unlink()
+
+
+# ------------------------------------------------------------------------------------------------------- processes
+
+
+@pytest.mark.parametrize(("kernel", "target"), [("rbf", "died"), ("linear", "died"), ("polynomial", "days")])
+def test_the_same_question_has_one_answer_for_everybody_and_after_a_restart(deployment, holder, stays, kernel, target):
+    release = opened(holder, stays, kernel=kernel, target=target, max_points=60)
+    asked = [{k: v for k, v in row.items() if k != target} for row in points(20)]
+    if target == "days":
+        asked = [{**row, "died": "no"} for row in asked]
+    first = holder.predict(release, asked)
+    anna, bert = (deployment.client("analyst", name, stays) for name in ("anna", "bert"))
+    # In another order, alone and twice in one request.
+    assert anna.predict(release, asked[::-1]) == first[::-1]
+    assert bert.predict(release, asked[3:4] * 2) == [first[3]] * 2
+    deployment.restart()
+    assert anna.predict(release, asked) == first
+    assert holder.budget(stays).debits == 1
+    assert holder.budget(stays).spent_epsilon == 1.0
+
+
+def test_answers_are_those_of_the_release_itself(deployment, holder, stays):
+    """Predictions come from scores, numbers stay in their bounds."""
+    numbers = opened(holder, stays, target="days", kernel="linear")
+    found = holder.predict(numbers, [{**row, "died": "yes"} for row in _without(points(10), "days")])
+    assert all(0 <= answer.prediction <= 30 for answer in found)
+    assert [answer.prediction for answer in found] == [min(30.0, max(0.0, answer.score)) for answer in found]
+    classes = opened(holder, stays, kernel="linear")
+    found = holder.predict(classes, points(10))
+    assert [answer.prediction for answer in found] == ["yes" if answer.score > 0 else "no" for answer in found]
+
+
+def test_a_process_ends_at_its_cap_for_all_together(deployment, holder, stays):
+    release = opened(holder, stays, max_points=10)
+    anna = deployment.client("analyst", "anna", stays)
+    first = anna.predict(release, points(7))
+    with pytest.raises(ServerError, match="would pass the cap of 10") as caught:
+        holder.predict(release, points(5, start=50))
+    assert caught.value.status == 409
+    holder.predict(release, points(3, start=50))
+    assert anna.predict(release, points(7)) == first
+
+
+def test_concurrent_questions_get_one_answer_each(deployment, holder, stays):
+    """Two analysts, sixteen threads, the same fifty points in every order."""
+    release = opened(holder, stays, max_points=100)
+    clients = [deployment.client("analyst", name, stays) for name in ("anna", "bert")]
+    asked = points(50)
+
+    def ask(seed):
+        order = np.random.default_rng(seed).permutation(50)
+        found = {}
+        for start in range(0, 50, 5):
+            here = order[start : start + 5]
+            answers = clients[seed % 2].predict(release, [asked[i] for i in here])
+            found |= dict(zip(here.tolist(), answers, strict=True))
+        return found
+
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(ask, range(16)))
+    assert all(result == results[0] for result in results)
+    assert deployment.post(f"/api/releases/{release}/predict", {"rows": asked}, holder._key)[1]["left"] == {
+        "points": 50
+    }
+
+
+# -------------------------------------------------------------------------------------------------- interactive
+
+
+def test_interactive_answers_say_whether_they_were_private(deployment, holder, stays):
+    release = opened(holder, stays, "interactive", kernel="linear", alpha=5.0, questions=40, epsilon=5.0)
+    asked = points(30)
+    first = holder.predict(release, asked)
+    assert {answer.private for answer in first} <= {True, False}
+    assert all(isinstance(answer.private, bool) for answer in first)
+    anna = deployment.client("analyst", "anna", stays)
+    assert anna.predict(release, asked) == first
+    deployment.restart()
+    assert anna.predict(release, asked) == first
+    with pytest.raises(ServerError, match="would pass the 10 that are left"):
+        anna.predict(release, points(20, start=100))
+
+
+# -------------------------------------------------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [("died", "logistic"), ("stage", "logistic"), ("died", "svm"), ("days", "linear"), ("days", "lasso"),
+     ("died", "sparse-logistic"), ("died", "landmark")],
+)  # fmt: skip
+def test_a_model_is_downloaded_and_is_what_the_server_predicts_with(holder, stays, target, model):
+    release = opened(holder, stays, "model", target=target, model=model)
+    downloaded = holder.model(release)
+    asked = [{**row, "died": "no"} for row in points(15)] if target != "died" else points(15)
+    asked = _without(asked, target)
+    predictions = [answer.prediction for answer in holder.predict(release, asked)]
+    table = pa.table({name: [row[name] for row in asked] for name in asked[0]})
+    np.testing.assert_array_equal(downloaded.predict(table), predictions)
+    assert holder.guarantee(release) == downloaded.guarantee
+    assert downloaded.guarantee.epsilon == 1.0
+    assert downloaded.guarantee.ledger.dataset == stays
+    report = holder.report(release)
+    assert "A private model of" in report
+    assert "The ledger after this release" in report
+
+
+def _without(rows, name):
+    return [{key: value for key, value in row.items() if key != name} for row in rows]
+
+
+def test_sessions_have_a_report_and_a_guarantee_too(holder, stays):
+    release = opened(holder, stays)
+    assert "Private answers about died" in holder.report(release)
+    assert holder.guarantee(release).epsilon == 1.0
+    with pytest.raises(ServerError, match=r"no model\.json"):
+        holder.model(release)
+
+
+# ---------------------------------------------------------------------------------------------------- statistics
+
+
+def test_statistics_are_debited_when_they_are_asked_and_once(deployment, holder, stays):
+    release = holder.open(stays, "statistics", epsilon=2.0).id
+    assert holder.budget(stays).debits == 0
+    anna, bert = (deployment.client("analyst", name, stays) for name in ("anna", "bert"))
+    first = anna.statistic(release, "mean", "age", epsilon=0.5)
+    assert not first.asked_before
+    assert holder.budget(stays).spent_epsilon == 0.5
+    again = bert.statistic(release, "mean", "age", epsilon=0.5)
+    assert again.asked_before
+    assert (again.value, again.guarantee) == (first.value, first.guarantee)
+    assert holder.budget(stays).spent_epsilon == 0.5
+    deployment.restart()
+    assert bert.statistic(release, "mean", "age", epsilon=0.5).value == first.value
+    with pytest.raises(ServerError, match=r"allows epsilon = 1\.5 more") as caught:
+        anna.statistic(release, "mean", "weight", epsilon=1.6)
+    assert caught.value.status == 409
+    assert holder.budget(stays).debits == 1
+    assert [entry["who"] for entry in holder.spending(stays)] == ["anna"]
+    assert holder.spending(stays)[0]["status"] == "delivered"
+
+
+def test_every_statistic(holder, stays):
+    release = holder.open(stays, "statistics", epsilon=10.0).id
+
+    def ask(*words, **options):
+        return holder.statistic(release, *words, epsilon=1.0, **options)
+
+    assert 20 < ask("mean", "age").value < 80
+    assert 0 < ask("sum", "days").value < 6000
+    assert ask("variance", "age").value > 0
+    assert 0 <= ask("quantile", "age", q=0.9).value <= 90
+    assert 0 <= ask("median", "age").value <= 90
+    histogram = ask("histogram", "ward")
+    assert histogram.bins == ["surgery", "medicine", "elsewhere"]
+    assert abs(sum(histogram.value) - 200) < 100
+    assert ask("histogram", "age", edges=[0, 30, 60, 90]).bins == ["0 to 30", "30 to 60", "60 to 90"]
+    assert abs(ask("count", "ward", equals="surgery").value - 100) < 60
+    # The median is a quantile: the same question by another name.
+    assert ask("quantile", "age", q=0.5).asked_before
+
+
+@pytest.mark.parametrize(
+    ("statistic", "column", "options", "message"),
+    [
+        ("mean", "ward", {}, "needs a column of numbers"),
+        ("mean", "note", {}, "not a column"),
+        ("mean", "nothing", {}, "not a column"),
+        ("count", "age", {"equals": 3}, "count needs a column with categories"),
+        ("count", "ward", {"equals": "Mars"}, "count needs a column with categories"),
+        ("count", "ward", {}, "count needs"),
+        ("mean", "age", {"equals": "x"}, "equals is for count"),
+        ("histogram", "age", {}, "needs edges"),
+        ("histogram", "age", {"edges": [3, 2]}, "each larger"),
+        ("histogram", "ward", {"edges": [1, 2]}, "no edges"),
+        ("mode", "age", {}, "statistic"),
+    ],
+)
+def test_a_statistic_that_cannot_be_computed_is_refused_and_costs_nothing(
+    holder, stays, statistic, column, options, message
+):
+    release = holder.open(stays, "statistics", epsilon=1.0).id
+    with pytest.raises(InvalidInput, match=message):
+        holder.statistic(release, statistic, column, epsilon=0.1, **options)
+    assert holder.budget(stays).debits == 0
+
+
+def test_one_question_by_many_at_once_is_debited_once(deployment, holder, stays):
+    release = holder.open(stays, "statistics", epsilon=5.0).id
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda _: holder.statistic(release, "mean", "age", epsilon=0.5), range(12)))
+    assert len({statistic.value for statistic in found}) == 1
+    assert sum(not statistic.asked_before for statistic in found) == 1
+    assert holder.budget(stays).debits == 1
+
+
+# -------------------------------------------------------------------------------------------------------- budgets
+
+
+def test_a_bill_debits_nothing_and_foretells_the_debit(holder, stays):
+    for kind in ("process", "interactive", "model"):
+        settings = {"target": "died", "epsilon": 1.0, "delta": 1e-6}
+        before, after = holder.bill(stays, kind, **settings)
+        assert holder.budget(stays) == before
+        holder.open(stays, kind, **settings)
+        assert holder.budget(stays) == after
+
+
+def test_a_bill_foretells_the_debit_under_a_concentrated_rule_too(deployment, holder):
+    dataset = registered(deployment, holder, "concentrated", epsilon=5.0, delta=1e-5, rule="zcdp")
+    for kind in ("process", "interactive"):
+        settings = {"target": "died", "epsilon": 1.0, "delta": 1e-6}
+        _, after = holder.bill(dataset, kind, **settings)
+        holder.open(dataset, kind, **settings)
+        assert holder.budget(dataset).used == pytest.approx(after.used, rel=1e-6)
+
+
+def test_nobody_overspends_together(deployment, holder):
+    dataset = registered(deployment, holder, "shared", epsilon=1.0, delta=0.0)
+    release = holder.open(dataset, "statistics", epsilon=1.0)
+    barrier = threading.Barrier(10)
+
+    def ask(number):
+        client = deployment.client("analyst", f"analyst{number}", dataset)
+        barrier.wait()
+        try:
+            return client.statistic(release.id, "quantile", "age", q=number / 10, epsilon=0.3)
+        except (ServerError, BudgetExceeded):
+            return None
+
+    with ThreadPoolExecutor(10) as pool:
+        answered = [found for found in pool.map(ask, range(10)) if found is not None]
+    assert len(answered) == 3
+    balance = holder.budget(dataset)
+    assert (balance.spent_epsilon, balance.debits) == (0.9, 3)
+    Ledger(deployment.database, dataset=dataset).verify()
+
+
+def test_a_release_beyond_the_budget_is_refused_before_anything(holder, stays):
+    with pytest.raises(BudgetExceeded, match="nothing was spent"):
+        holder.open(stays, "model", target="died", epsilon=11.0)
+    assert holder.releases(stays) == []
+    assert holder.budget(stays).debits == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("process", {"target": "stage"}, "two classes"),
+        ("process", {"target": "note"}, "ignored"),
+        ("process", {"target": "nothing"}, "no column"),
+        ("process", {"target": "died", "delta": 0.0}, "delta"),
+        ("model", {"target": "died", "model": "linear"}, "predicts numbers"),
+        ("model", {"target": "died", "kernel": "polynomial"}, "kernel is for landmark"),
+        ("interactive", {"target": "died", "questions": 0}, "questions"),
+        ("nonsense", {"target": "died"}, "kind"),
+        ("process", {"target": "died", "colour": "red"}, "colour"),
+    ],
+)
+def test_what_can_never_be_opened_is_refused(holder, stays, kind, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        holder.open(stays, kind, epsilon=1.0, **settings)
+    assert holder.releases(stays) == []
+
+
+def test_a_closed_release_answers_no_more(holder, stays, point):
+    release = opened(holder, stays, kernel="linear")
+    holder.predict(release, [point])
+    holder.close(release)
+    with pytest.raises(ServerError, match="closed"):
+        holder.predict(release, [point])
+    assert holder.budget(stays).spent_epsilon == 1.0
+    assert holder.release(release).status == "closed"
+
+
+def test_a_file_that_changed_is_not_read_any_more(deployment, holder, clinic):
+    tables = deployment.folder / "tables"
+    changing = tables / "changing.csv"
+    changing.write_bytes((tables / "table.csv").read_bytes())
+    schema = (tables / "schema.toml").read_text()
+    dataset = registered(deployment, holder, "changing")
+    holder.register(dataset + "x", "changing.csv", schema, epsilon=5.0)
+    with changing.open("a") as file:
+        file.write("44,70.0,surgery,true,0.0,x,yes,II,3.0\n")
+    release = holder.open(dataset + "x", "statistics", epsilon=1.0).id
+    with pytest.raises(ServerError, match="not the one that was registered"):
+        holder.statistic(release, "mean", "age", epsilon=0.5)
+    with pytest.raises(ServerError, match="not the one that was registered"):
+        holder.open(dataset + "x", "model", target="died", epsilon=1.0)
+    assert holder.budget(dataset + "x").debits == 0
+
+
+def test_what_is_told_of_a_release_is_a_guarantee(holder, stays):
+    release = opened(holder, stays)
+    found = holder.guarantee(release)
+    assert isinstance(found, Guarantee)
+    assert found.ledger.dataset == stays
+    assert "the schema was written without looking at the rows, and every row fits it" in found.assumptions
