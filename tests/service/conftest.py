@@ -115,7 +115,8 @@ class Deployment:
         return status, json.loads(answer) if answer else None
 
 
-@pytest.fixture(params=["sqlite", "postgresql"], scope="session")
+# The whole suite runs on both; on PostgreSQL with the slow tests, as it takes as long again.
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], scope="session")
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where a server's state may be: once a file, once a real PostgreSQL."""
     if request.param == "sqlite":

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from epsilearn import __version__
 from epsilearn.errors import EpsilearnError
@@ -73,7 +74,7 @@ def create(configuration: Configuration) -> FastAPI:
     app.state.parts = here
     app.add_exception_handler(EpsilearnError, _as_handler(_told))
     app.add_exception_handler(RequestValidationError, _as_handler(_invalid))
-    app.add_exception_handler(HTTPException, _as_handler(_plain))
+    app.add_exception_handler(HTTPException, cast(Any, _plain))
     longest = configuration.limits.body_bytes
     app.add_middleware(Guard, callers=here.callers, log=here.log, metrics=here.metrics, longest=longest)
     app.include_router(holder_routes.router)
@@ -87,13 +88,20 @@ def _as_handler(tell: Callable[[Any], JSONResponse]) -> Callable[[Request, Excep
     return lambda _request, error: tell(error)
 
 
-def _plain(error: HTTPException) -> JSONResponse:
-    known = {
-        404: "there is nothing here",
-        405: "this cannot be done here; see /openapi.json",
-        400: "the body is not JSON",
-    }
-    return JSONResponse({"error": known.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+def _plain(request: Request, error: HTTPException) -> JSONResponse:
+    known = {400: "the body is not JSON", 404: "there is nothing here", 405: "this cannot be done; see /openapi.json"}
+    headers = {"Allow": ", ".join(sorted(_methods(request)))} if error.status_code == 405 else error.headers
+    return JSONResponse({"error": known.get(error.status_code, str(error.detail))}, error.status_code, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What can be done at this path, by all routes that lead to it."""
+
+    def leads(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
+
+    return {method for method in ("GET", "POST", "PUT", "PATCH", "DELETE") if leads(method)}
 
 
 def _add_page(app: FastAPI) -> None:

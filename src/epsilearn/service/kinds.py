@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from epsilearn.accounting import GaussianShift, ZeroConcentrated
 from epsilearn.calibration.additive import gaussian_shift
 from epsilearn.calibration.concentrated import concentrated_budget
+from epsilearn.checks import check_fit_budget
 from epsilearn.encoding import Encoding
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
@@ -114,6 +115,7 @@ class _Learner(Kind):
 
     def _check(self) -> None:
         schema, target = self.dataset.schema, self.settings.target
+        check_fit_budget(self.settings.epsilon, self.settings.delta, schema.rows_per_person)
         if schema.sparse:
             raise InvalidInput("a table of numbered columns can be opened as a model, not for questions")
         column = schema.check_target(target)

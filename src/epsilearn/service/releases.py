@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
+from epsilearn.checks import within_doubles
 from epsilearn.database import Database
 from epsilearn.errors import EpsilearnError
 from epsilearn.guarantee import Guarantee
@@ -102,7 +103,8 @@ class Releases:
     def _promise(self, dataset: DataSet, settings: Any) -> Guarantee:
         if settings.kind == "statistics":
             return Guarantee.pure(settings.epsilon, rows_per_person=dataset.schema.rows_per_person)
-        return kind_of(dataset, settings).promise()
+        with within_doubles():
+            return kind_of(dataset, settings).promise()
 
     def _open(self, release: str, kind: Kind, who: str) -> None:
         ledger = self._tables.ledger(kind.dataset.name, who)

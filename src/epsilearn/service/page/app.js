@@ -3,7 +3,8 @@
    Places, in location.hash: "#/" all data sets, "#/datasets/NAME", "#/releases/ID", "#/keys", "#/log".
 
    Hooks for browser tests (data-test unless said otherwise; static ones are also ids):
-     sign-in-form, sign-in-key, sign-in-show, sign-in-button, sign-in-fault; who, sign-out; nav-datasets, nav-keys, nav-log
+     sign-in-form, sign-in-key, sign-in-show, sign-in-button, sign-in-fault; who, sign-out;
+     nav-datasets, nav-keys, nav-log
      dataset (data-name)       a data set's card          dataset-link     the link in it
      budget (data-name)        a budget bar with its text; in it: meter (role=meter), budget-text
      refresh                   read the data set or the release again
@@ -14,15 +15,18 @@
      statistic-form, ask-button, debit, left-afterwards, statistic, statistic-value, statistic-width, statistic-cost
      key-row (data-key), create-key-open, create-key-form, create-key, new-key, copy-key, key-kept, revoke
      log-row (data-number), log-older
+     register-dialog, open-release-dialog, statistic-dialog, close-release-dialog, create-key-dialog, revoke-dialog
+     failed                    why opening failed          show-all, try-again, opening-clock
      confirm, back, cancel     the buttons of a dialog     fault           what went wrong, beside its cause
-   Inputs have the name of the request's field: [name=epsilon], [name=target], in predictions [data-column=...]. */
+   Inputs have the name of the request's field: [name=epsilon], [name=target], in predictions
+   [data-column=...] and [data-missing=...]. */
 "use strict";
 
 (() => {
-  const NOT_A_NUMBER = "\u2013"; // what stands where there is no value
+  const NOTHING = "\u2013"; // what stands where there is no value
   const SPACE = "\u00a0";
   const KEY_STORE = "epsilearn-key";
-  const SHOWN_AT_FIRST = 50;
+  const SHOWN_AT_FIRST = 25;
   const POLL = 1000;
 
   const KINDS = {
@@ -30,25 +34,31 @@
       name: "Gaussian process release",
       title: (target) => `Gaussian process release of ${target}`,
       about: "Answers predictions of one column, any number of them, for one debit. The model stays on the server.",
-      promise: "All answers together keep this promise, however many there are. The same point has the same answer, whoever asks.",
+      promise: "All answers together keep this promise, however many there are. The same point has the same answer, " +
+        "whoever asks.",
     },
     interactive: {
       name: "Interactive session",
       title: (target) => `Interactive session about ${target}`,
-      about: "Answers a set number of questions. A public hypothesis answers where it is close enough; the private model answers, and mends it, where it is not.",
-      promise: "All answers together keep this promise. A public hypothesis answers where it is close enough; the private model answers where it is not.",
+      about: "Answers a set number of questions. A public hypothesis answers where it is close enough; the private " +
+        "model answers, and mends it, where it is not.",
+      promise: "All answers together keep this promise. A public hypothesis answers where it is close enough; the " +
+        "private model answers where it is not.",
     },
     model: {
       name: "Model to download",
       title: (target) => `Model of ${target}`,
       about: "Fits a model that analysts can download and use anywhere, as often as they like, for one debit.",
-      promise: "The model was fitted under this promise. It can be downloaded and used anywhere, as often as you like; nothing more is debited.",
+      promise: "The model was fitted under this promise. It can be downloaded and used anywhere, as often as you " +
+        "like; nothing more is debited.",
     },
     statistics: {
       name: "Statistics",
       title: () => "Leave to ask for statistics",
-      about: "Lets analysts ask for counts, means and the like, up to an epsilon in all. Nothing is debited now; each answer is, when it is asked.",
-      promise: "All statistics of this release together stay within this. Each is debited from the data set's budget when it is first asked.",
+      about: "Lets analysts ask for counts, means and the like, up to an epsilon in all. Nothing is debited now; " +
+        "each answer is, when it is asked.",
+      promise: "All statistics of this release together stay within this. Each is debited from the data set's budget " +
+        "when it is first asked.",
     },
   };
   const STATES = {
@@ -56,7 +66,8 @@
     "delivered": ["delivered", "good"], "spent, not delivered": ["spent, not delivered", "bad"],
   };
   const STATISTICS = {
-    mean: "Mean", sum: "Sum", variance: "Variance", median: "Median", quantile: "Quantile", count: "Count", histogram: "Histogram",
+    mean: "Mean", sum: "Sum", variance: "Variance", median: "Median", quantile: "Quantile", count: "Count",
+      histogram: "Histogram",
   };
   const DOCUMENTS = {
     "report.html": "Report for people", "model.json": "Model", "guarantee.json": "Guarantee",
@@ -145,7 +156,7 @@
   }
 
   function cell(content, kind = null) {
-    return make("td", { class: kind }, content);
+    return make("td", { class: kind }, ...[content].flat());
   }
 
   function rowHead(content) {
@@ -156,7 +167,7 @@
 
   /** Up to four significant digits; very small and very large ones with an exponent. */
   function number(value) {
-    if (value === null || value === undefined || !Number.isFinite(value)) return NOT_A_NUMBER;
+    if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-3 || size >= 1e9)) {
       return Number(value.toPrecision(4)).toExponential().replace("e+", "e");
@@ -190,7 +201,8 @@
   function moment(text) {
     const date = new Date(text);
     const shown = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    return make("time", { datetime: text, title: date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" }) }, shown);
+    const title = date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+    return make("time", { datetime: text, title }, shown);
   }
 
   /** Sentences of the server begin small; names of fields and columns that they begin with stay as they are. */
@@ -280,7 +292,8 @@
     const gone = make("span");
     const added = make("span", { class: "added" });
     const meter = make("div", {
-      class: "meter", role: "meter", "data-test": "meter", "aria-label": `Budget of ${name}`, "aria-valuemin": "0", "aria-valuemax": "100",
+      class: "meter", role: "meter", "data-test": "meter", "aria-label": `Budget of ${name}`, "aria-valuemin": "0",
+        "aria-valuemax": "100",
     }, gone, added);
     const text = make("p", { class: "text", "data-test": "budget-text" });
     const more = make("p", { class: "soft" });
@@ -301,7 +314,8 @@
   function budgetText(balance) {
     const rule = `rule${SPACE}${balance.rule}`;
     if (balance.rule === "pure") {
-      return `epsilon${SPACE}${number(balance.spent_epsilon)} of${SPACE}${number(balance.epsilon)} spent, ${percent(balance.used)} used; ${rule}`;
+      const spent = `epsilon${SPACE}${number(balance.spent_epsilon)} of${SPACE}${number(balance.epsilon)} spent`;
+      return `${spent}, ${percent(balance.used)} used; ${rule}`;
     }
     // Under the other rules debits add up to less than their plain sum, so the sum is told apart.
     return `${percent(balance.used)} of ${price(balance.epsilon, balance.delta)} used; ${rule}`;
@@ -309,9 +323,15 @@
 
   function budgetNote(balance) {
     const debits = several(balance.debits, "debit", "debits");
-    const sum = balance.rule === "pure" || !balance.debits ? debits : `${debits}, epsilon${SPACE}${number(balance.spent_epsilon)} as a plain sum`;
-    const rest = `at most epsilon${SPACE}${number(balance.remaining_epsilon)} more at once`;
-    return balance.remaining_epsilon > 0 ? `${sum}; ${rest}` : `${sum}; nothing is left`;
+    if (balance.remaining_epsilon <= 0) return `${debits}; nothing is left`;
+    const rest = `epsilon${SPACE}${number(balance.remaining_epsilon)}`;
+    if (balance.rule === "pure") {
+      const deltas = balance.delta
+        ? `, delta${SPACE}${number(balance.spent_delta)} of${SPACE}${number(balance.delta)}` : "";
+      return `${debits}${deltas}; ${rest} left`;
+    }
+    const sum = balance.debits ? `, epsilon${SPACE}${number(balance.spent_epsilon)} as a plain sum` : "";
+    return `${debits}${sum}; one more of up to ${rest} fits`;
   }
 
   function shownBudget(name, balance, before = null) {
@@ -324,7 +344,8 @@
 
   const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
   const STEPS = [
-    SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR,
+    SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR,
+      2 * HOUR, 6 * HOUR, 12 * HOUR,
     DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 180 * DAY, 365 * DAY, 5 * 365 * DAY,
   ];
 
@@ -352,7 +373,8 @@
     const across = (time) => left + ((time - start) / (end - start)) * (right - left);
     const up = (share) => bottom - Math.min(1, share) * (bottom - top);
     const titles = { title: `plot-title-${++counter}`, desc: `plot-desc-${counter}` };
-    return draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-labelledby": `${titles.title} ${titles.desc}` },
+    return draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img",
+      "aria-labelledby": `${titles.title} ${titles.desc}` },
       draw("title", { id: titles.title }, `Budget of ${details.name} used over time`),
       draw("desc", { id: titles.desc }, plotDescription(details)),
       shareAxis(left, right, up), timeAxis(start, end, across, bottom, width),
@@ -362,12 +384,15 @@
   function plotDescription(details) {
     const last = details.spending[details.spending.length - 1];
     if (!last) return "No debits so far: 0 % used.";
-    return `${several(details.spending.length, "debit", "debits")}; ${percent(last.used)} used after the last one, ${new Date(last.time).toLocaleString()}.`;
+    const debits = several(details.spending.length, "debit", "debits");
+    return `${debits}; ${percent(last.used)} used after the last one, ${new Date(last.time).toLocaleString()}.`;
   }
 
   function shareAxis(left, right, up) {
-    const lines = [0.25, 0.5, 0.75].map((share) => draw("line", { class: "grid", x1: left, x2: right, y1: up(share), y2: up(share) }));
-    const labels = [0, 0.5, 1].map((share) => draw("text", { x: left - 8, y: up(share) + 4, "text-anchor": "end" }, percent(share)));
+    const lines = [0.25, 0.5, 0.75].map((share) => draw("line",
+      { class: "grid", x1: left, x2: right, y1: up(share), y2: up(share) }));
+    const labels = [0, 0.5, 1].map((share) => draw("text", { x: left - 8, y: up(share) + 4, "text-anchor": "end" },
+      percent(share)));
     return draw("g", {}, lines, labels,
       draw("line", { class: "limit", x1: left, x2: right, y1: up(1), y2: up(1) }),
       draw("text", { class: "mark", x: right, y: up(1) - 8, "text-anchor": "end" }, "the whole budget"),
@@ -375,19 +400,20 @@
   }
 
   function timeAxis(start, end, across, bottom, width) {
-    const step = STEPS.find((one) => (end - start) / one <= (width < 480 ? 4 : 8)) || STEPS[STEPS.length - 1];
+    const step = STEPS.find((one) => (end - start) / one <= Math.floor(width / 110)) || STEPS[STEPS.length - 1];
     const shift = new Date(start).getTimezoneOffset() * MINUTE; // ticks at round local times
     const marks = [];
     for (let time = Math.ceil((start - shift) / step) * step + shift; time <= end; time += step) {
       const place = across(time);
       marks.push(draw("line", { class: "axis", x1: place, x2: place, y1: bottom, y2: bottom + 5 }));
       // A label at the very edge would be cut off.
-      if (place < across(start) - 1 || place > width - 24) continue;
+      if (place < across(start) - 1 || place > width - 36) continue;
       marks.push(draw("text", { x: place, y: bottom + 19, "text-anchor": "middle" }, tickText(time, step)));
     }
     return draw("g", {}, marks,
       draw("line", { class: "axis", x1: across(start), x2: across(end), y1: bottom, y2: bottom }),
-      draw("text", { x: (across(start) + across(end)) / 2, y: bottom + 38, "text-anchor": "middle" }, timeTitle(start, end)));
+      draw("text", { x: (across(start) + across(end)) / 2, y: bottom + 38, "text-anchor": "middle" },
+        timeTitle(start, end)));
   }
 
   function tickText(time, step) {
@@ -403,15 +429,20 @@
     return day(start) === day(end) ? `time, ${day(start)}` : `time, ${day(start)} to ${day(end)}`;
   }
 
+  function dotText(debit) {
+    return `${debit.purpose}: ${price(debit.epsilon, debit.delta)}; ${percent(debit.used)} used after it`;
+  }
+
   function spendingCurve(spending, times, [start, end], across, up) {
     let path = `M${across(start)},${up(0)}`;
     spending.forEach((debit, index) => { path += `H${across(times[index])}V${up(debit.used)}`; });
     path += `H${across(end)}`;
     // Beyond some number dots would only hide the line.
-    const dots = spending.length > 80 ? [] : spending.map((debit, index) =>
+    const dots = spending.length > 30 ? [] : spending.map((debit, index) =>
       draw("circle", { class: "dot", cx: across(times[index]), cy: up(debit.used), r: 4 },
-        draw("title", {}, `${debit.purpose}: ${price(debit.epsilon, debit.delta)}; ${percent(debit.used)} used after it`)));
-    return draw("g", {}, draw("path", { class: "band", d: `${path}V${up(0)}Z` }), draw("path", { class: "curve", d: path }), dots);
+        draw("title", {}, dotText(debit))));
+    return draw("g", {}, draw("path", { class: "band", d: `${path}V${up(0)}Z` }),
+      draw("path", { class: "curve", d: path }), dots);
   }
 
   // ------------------------------------------------------------------------------------------------------- forms
@@ -424,7 +455,8 @@
   }
 
   function numberInput(name, value, attributes = {}) {
-    return make("input", { type: "number", name, value, step: "any", required: true, inputmode: "decimal", ...attributes });
+    return make("input", { type: "number", name, value, step: "any", required: true, inputmode: "decimal",
+      ...attributes });
   }
 
   function textInput(name, attributes = {}) {
@@ -527,7 +559,8 @@
     session.me = await get("/api/me");
     sessionStorage.setItem(KEY_STORE, key);
     const only = session.me.datasets ? `, for ${session.me.datasets.join(", ")}` : "";
-    byId("who-text").textContent = `${session.me.name}, ${session.me.role === "holder" ? "data holder" : "analyst"}${only}`;
+    const role = session.me.role === "holder" ? "data holder" : "analyst";
+    byId("who-text").textContent = `${session.me.name}, ${role}${only}`;
     byId("who").hidden = false;
     byId("sign-in").hidden = true;
     byId("sign-in-key").value = "";
@@ -585,15 +618,17 @@
   }
 
   function showNavigation() {
-    const links = placesOffered().map(([name, address, text]) => make("li", {}, make("a", { href: address, "data-test": `nav-${name}` }, text)));
+    const links = placesOffered().map(([name, address, text]) => make("li", {},
+      make("a", { href: address, "data-test": `nav-${name}` }, text)));
     byId("nav").replaceChildren(make("ul", {}, links));
     byId("nav").hidden = false;
   }
 
   function markNavigation(name) {
+    const exact = name !== "datasets" && name !== "releases";
     const current = name === "keys" || name === "log" ? name : "datasets";
     for (const link of byId("nav").querySelectorAll("a")) {
-      if (link.dataset.test === `nav-${current}`) link.setAttribute("aria-current", "page");
+      if (link.dataset.test === `nav-${current}`) link.setAttribute("aria-current", exact ? "page" : "true");
       else link.removeAttribute("aria-current");
     }
   }
@@ -651,7 +686,8 @@
   function troubleView(text) {
     const fault = faultBox();
     fault.textContent = text;
-    return [make("h1", {}, "This cannot be shown"), fault, actions(button("Try again", "try-again", () => go(true)), make("a", { href: "#/" }, "All data sets"))];
+    return [make("h1", {}, "This cannot be shown"), fault,
+      actions(button("Try again", "try-again", () => go(true)), make("a", { href: "#/" }, "All data sets"))];
   }
 
   function trail(...links) {
@@ -667,7 +703,7 @@
     const pressed = button("Refresh", "refresh", () => whileBusy(pressed, "Refreshing\u2026", fault, async () => {
       await go(false);
       byId("view").querySelector("[data-test=refresh]")?.focus();
-    }), "quiet");
+    }));
     return pressed;
   }
 
@@ -675,20 +711,26 @@
 
   async function allView() {
     const found = await get("/api/datasets");
-    const register = isHolder() ? actions(button("Register a data set", "register-open", (event) => startRegistering(event.currentTarget), "primary")) : null;
+    const register = isHolder() ? actions(button("Register a data set", "register-open",
+      (event) => startRegistering(event.currentTarget), "primary")) : null;
     const fault = make("p", { class: "fault", role: "alert", id: "register-fault", "data-test": "fault" });
-    const none = isHolder() ? "There is no data set yet. Register one to begin." : "There is no data set for this key yet.";
+    const none = isHolder() ? "There is no data set yet. Register one to begin."
+      : "There is no data set for this key yet.";
     return [
       make("div", { class: "heading" }, make("h1", {}, "Data sets"), register), fault,
-      make("p", { class: "lead soft" }, "Each has one budget. Whatever is released from it, to whomever, is debited there, and the budget never grows back."),
-      found.length ? make("ul", { class: "cards" }, found.map((one) => make("li", {}, dataSetCard(one)))) : make("p", {}, none),
+      make("p", { class: "lead soft" },
+        "Each has one budget. Whatever is released from it, to whomever, is debited there, and the budget never " +
+        "grows back."),
+      found.length ? make("ul", { class: "cards" }, found.map((one) => make("li", {}, dataSetCard(one))))
+        : make("p", {}, none),
     ];
   }
 
   function dataSetCard(summary) {
     const link = make("a", { href: dataSetAddress(summary.name), "data-test": "dataset-link" }, summary.name);
     return make("article", { class: "card", "data-test": "dataset", "data-name": summary.name },
-      make("h2", {}, link), make("p", { class: "soft" }, several(summary.rows, "row", "rows")), shownBudget(summary.name, summary.balance));
+      make("h2", {}, link), make("p", { class: "soft" }, several(summary.rows, "row", "rows")),
+        shownBudget(summary.name, summary.balance));
   }
 
   // -------------------------------------------------------------------------------------------------- one data set
@@ -697,8 +739,10 @@
     const details = await get(dataSetPath(name));
     return [
       trail(["#/", "Data sets"]),
-      make("div", { class: "heading" }, make("h1", {}, details.name), actions(refreshButton(), openReleaseButton(details))),
-      make("p", { class: "soft" }, `${several(details.rows, "row", "rows")}, registered by ${details.who}, `, moment(details.created),
+      make("div", { class: "heading" }, make("h1", {}, details.name),
+        actions(refreshButton(), openReleaseButton(details))),
+      make("p", { class: "soft" }, `${several(details.rows, "row", "rows")}, registered by ${details.who}, `,
+        moment(details.created),
         details.balance.rows_per_person > 1 ? `; up to ${details.balance.rows_per_person} rows for one person` : ""),
       part("Budget", null, shownBudget(details.name, details.balance), spendingPlot(details)),
       part("Releases", null, releaseTable(details)),
@@ -713,33 +757,40 @@
 
   function releaseTable(details) {
     const rows = details.releases.map((release) => {
-      const link = make("a", { href: releaseAddress(release.id), "data-test": "release-link" }, KINDS[release.kind].name);
+      const link = make("a", { href: releaseAddress(release.id), "data-test": "release-link" },
+        KINDS[release.kind].name);
       return make("tr", { "data-test": "release-row", "data-release": release.id },
         make("th", { scope: "row" }, link, release.note ? make("div", { class: "soft" }, release.note) : null),
-        cell(release.target === null ? NOT_A_NUMBER : release.target, "text"), cell(state(release.status)),
-        cell(number(release.epsilon), "number"), cell(number(release.delta), "number"), cell(release.who), cell(moment(release.created)));
+        cell(release.target === null ? NOTHING : release.target, "text"), cell(state(release.status)),
+        cell(number(release.epsilon), "number"), cell(number(release.delta), "number"), cell(release.who),
+          cell(moment(release.created)));
     });
     const heads = [["Kind"], ["Target"], ["Status"], ["Epsilon", "number"], ["Delta", "number"], ["By"], ["Opened"]];
-    return table("Releases", heads, rows, isHolder() ? "Nothing has been opened yet." : "Nothing has been opened yet; a data holder does that.");
+    return table("Releases", heads, rows, isHolder() ? "Nothing has been opened yet."
+      : "Nothing has been opened yet; a data holder does that.");
   }
 
   function spendingTable(details) {
-    const rows = [...details.spending].reverse().map((debit) => make("tr", { "data-test": "spending-row", "data-entry": debit.entry },
+    const rows = [...details.spending].reverse().map((debit) => make("tr",
+      { "data-test": "spending-row", "data-entry": debit.entry },
       cell(moment(debit.time)), cell(debit.purpose, "text"), cell(debit.who), cell(number(debit.epsilon), "number"),
       cell(number(debit.delta), "number"), cell(percent(debit.used), "number"), cell(state(debit.status))));
-    const heads = [["When"], ["For what"], ["By"], ["Epsilon", "number"], ["Delta", "number"], ["Used after", "number"], ["Status"]];
+    const heads = [["When"], ["For what"], ["By"], ["Epsilon", "number"], ["Delta", "number"],
+      ["Used after", "number"], ["Status"]];
     return table("What was spent", heads, rows, "Nothing yet.");
   }
 
   function columnTable(columns) {
     const rows = columns.map((column) => make("tr", { "data-test": "column-row", "data-column": column.name },
-      rowHead(column.name), cell(columnText(column), "text"), cell(column.missing === null ? "not allowed" : `counts as ${column.missing}`, "brief")));
-    return table("Columns", [["Column"], ["Values"], ["Missing values"]], rows, "Its columns are numbered and have no names.");
+      rowHead(column.name), cell(columnText(column), "text"),
+        cell(column.missing === null ? "not allowed" : `counts as ${column.missing}`, "brief")));
+    return table("Columns", [["Column"], ["Values"], ["Missing values"]], rows,
+      "Its columns are numbered and have no names.");
   }
 
   function columnText(column) {
     if (column.categories) return column.categories.map(String).join(", ");
-    return column.bounds ? `numbers from ${number(column.bounds[0])} to ${number(column.bounds[1])}` : NOT_A_NUMBER;
+    return column.bounds ? `numbers from ${number(column.bounds[0])} to ${number(column.bounds[1])}` : NOTHING;
   }
 
   // ---------------------------------------------------------------------------------------- registering a data set
@@ -747,7 +798,7 @@
   function startRegistering(pressed) {
     whileBusy(pressed, "Looking for files\u2026", byId("register-fault"), async () => {
       const { files } = await get("/api/files");
-      const steps = openDialog("register");
+      const steps = openDialog("register-dialog");
       const filling = registerForm(files, (asked) => reviewRegistration(steps, filling, asked), steps);
       steps.show("Register a data set", filling);
     });
@@ -760,11 +811,16 @@
     if (!tables.length) fault.textContent = "The server's folder of tables has no file that could be registered.";
     return form("register-form", (filled) => next(registrationOf(filled)),
       make("div", { class: "fields" },
-        field("Name", textInput("name", { required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", title: "Letters, digits, dots, underscores and hyphens" }), "How analysts will know it. Letters, digits, dots, hyphens."),
-        field("Table", select("file", tables, tables[0], { required: true }), "A file in the server's folder of tables."),
+        field("Name", textInput("name", { required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
+          title: "Letters, digits, dots, underscores and hyphens" }),
+          "How analysts will know it. Letters, digits, dots, hyphens."),
+        field("Table", select("file", tables, tables[0], { required: true }),
+          "A file in the server's folder of tables."),
         schemaFields(schemas),
-        field("Epsilon", numberInput("epsilon", "2", { min: "0.000001", max: "1000" }), "The total, for everything that is ever released from it."),
-        field("Delta", numberInput("delta", "1e-5", { min: "0", max: "0.999999" }), "0, or well below one in the number of rows."),
+        field("Epsilon", numberInput("epsilon", "2", { min: "0.000001", max: "1000" }),
+          "The total, for everything that is ever released from it."),
+        field("Delta", numberInput("delta", "1e-5", { min: "0", max: "0.999999" }),
+          "0, or well below one in the number of rows."),
         field("Rule", select("rule", Object.entries(RULES), ""), "How debits add up.", { class: "field whole" })),
       fault, actions(cancelButton(steps), button("Review", "register-review", null, "primary")));
   }
@@ -772,7 +828,9 @@
   /** The schema: a file of the server, or text; only the one that was chosen is shown and required. */
   function schemaFields(schemas) {
     const file = field("Schema file", select("schema_file", schemas, schemas[0], { required: true }));
-    const text = field("Schema text", make("textarea", { name: "schema_toml", spellcheck: "false", required: true, placeholder: "version = 1\n\n[columns.age]\nbounds = [0, 120]" }));
+    const placeholder = "version = 1\n\n[columns.age]\nbounds = [0, 120]";
+    const text = field("Schema text",
+      make("textarea", { name: "schema_toml", spellcheck: "false", required: true, placeholder }));
     const choose = (source) => {
       for (const [box, shown] of [[file, source === "file"], [text, source === "text"]]) {
         box.hidden = !shown;
@@ -782,7 +840,8 @@
     const change = (event) => choose(event.target.value);
     choose(schemas.length ? "file" : "text");
     return make("fieldset", { class: "whole" }, make("legend", {}, "What is public about it"),
-      choice("radio", "source", "file", "a TOML file on the server", { checked: schemas.length > 0, disabled: !schemas.length, change }),
+      choice("radio", "source", "file", "a TOML file on the server",
+        { checked: schemas.length > 0, disabled: !schemas.length, change }),
       choice("radio", "source", "text", "TOML pasted here", { checked: !schemas.length, change }), file, text);
   }
 
@@ -798,22 +857,26 @@
 
   function reviewRegistration(steps, filling, asked) {
     const fault = faultBox();
-    const confirm = button("Register, and fix the budget", "confirm", () => whileLocked(steps, confirm, "Reading every row\u2026", fault, async () => {
+    const confirm = button("Register, and fix the budget", "confirm",
+      () => whileLocked(steps, confirm, "Reading every row\u2026", fault, async () => {
       await post("/api/datasets", asked);
       steps.close();
       await move(dataSetAddress(asked.name));
     }), "primary");
     const rule = asked.rule || (asked.delta ? "zcdp" : "pure");
     steps.show(`Register ${asked.name}?`,
-      facts([["Table", asked.file], ["Schema", asked.schema_file || "pasted text"], ["Total budget", price(asked.epsilon, asked.delta)], ["Rule", rule]]),
-      make("p", { class: "note" }, "The budget is fixed for good: it cannot be raised, reset or given another rule later, by anybody. Every row of the file is read once and checked against the schema."),
+      facts([["Table", asked.file], ["Schema", asked.schema_file || "pasted text"],
+        ["Total budget", price(asked.epsilon, asked.delta)], ["Rule", rule]]),
+      make("p", { class: "note" },
+        "The budget is fixed for good: it cannot be raised, reset or given another rule later, by anybody. Every row " +
+        "of the file is read once and checked against the schema."),
       fault, actions(button("Back", "back", () => steps.show("Register a data set", filling)), confirm));
   }
 
   // ---------------------------------------------------------------------------------------------- opening a release
 
   function startOpening(details) {
-    const steps = openDialog("open-release");
+    const steps = openDialog("open-release-dialog");
     const filling = openingForm(details, steps);
     steps.show(`Open a release of ${details.name}`, filling);
   }
@@ -830,20 +893,27 @@
     };
     kind.addEventListener("change", change);
     change();
-    const filling = form("open-release-form", (filled) => whileBusy(show, "Working out the bill\u2026", fault, async () => {
+    const filling = form("open-release-form", (filled) => whileBusy(show, "Working out the bill\u2026", fault,
+      async () => {
       const asked = openingOf(filled);
       showBill(steps, filling, details, asked, await post(`${dataSetPath(details.name)}/bill`, asked));
-    }), make("div", { class: "fields" }, field("Kind", kind, "", { class: "field whole" })), about, rest, fault, actions(cancelButton(steps), show));
+    }), make("div", { class: "fields" }, field("Kind", kind, "", { class: "field whole" })), about, rest, fault,
+      actions(cancelButton(steps), show));
     return filling;
   }
 
   function openingFields(kind, details) {
-    const epsilon = field("Epsilon", numberInput("epsilon", suggestion(details.balance), { min: "0.000001", max: "1000" }),
+    const epsilon = field("Epsilon", numberInput("epsilon", suggestion(details.balance),
+      { min: "0.000001", max: "1000" }),
       kind === "statistics" ? "For all statistics of this release together." : "What is debited, once.");
-    const note = field("Note", textInput("note", { maxlength: 200 }), "Optional. Written into the ledger, for all to see.", { class: "field whole" });
+    const note = field("Note", textInput("note", { maxlength: 200 }),
+      "Optional. Written into the ledger, for all to see.", { class: "field whole" });
     if (kind === "statistics") return [epsilon, note];
-    const delta = field("Delta", numberInput("delta", kind === "model" ? "0" : "1e-6", { min: kind === "model" ? "0" : "1e-30", max: "0.999999" }));
-    const alpha = field("Alpha", numberInput("alpha", "", { required: false, min: "1e-12", max: "1000000", placeholder: "automatic" }), "Regularisation. Empty: chosen from public numbers.");
+    const delta = field("Delta", numberInput("delta", kind === "model" ? "0" : "1e-6",
+      { min: kind === "model" ? "0" : "1e-30", max: "0.999999" }));
+    const alpha = field("Alpha", numberInput("alpha", "",
+      { required: false, min: "1e-12", max: "1000000", placeholder: "automatic" }),
+      "Regularisation. Empty: chosen from public numbers.");
     return [...(kind === "model" ? modelFields(details) : learningFields(kind, details)), epsilon, delta, alpha, note];
   }
 
@@ -859,13 +929,17 @@
 
   function learningFields(kind, details) {
     const names = targets(details.columns, (column) => !column.categories || column.categories.length === 2);
-    const target = field("Target", select("target", names, names[names.length - 1], { required: true }), "What is predicted: a number or one of two classes.");
-    const points = field("Different points", numberInput("max_points", "1000", { min: "1", max: "20000", step: "1" }), "That may ever be asked.");
+    const target = field("Target", select("target", names, names[names.length - 1], { required: true }),
+      "What is predicted: a number or one of two classes.");
+    const points = field("Different points", numberInput("max_points", "1000", { min: "1", max: "20000", step: "1" }),
+      "That may ever be asked.");
     const kernel = select("kernel", Object.entries(KERNELS), "rbf");
     if (kind === "interactive") {
       return [target, field("Kernel", kernel),
-        field("Questions", numberInput("questions", "1000", { min: "1", max: "1000000", step: "1" }), "Different points that may ever be asked."),
-        field("Chance of failure", numberInput("failure", "0.05", { min: "0.000001", max: "0.999999" }), "That some answer is further off than promised.")];
+        field("Questions", numberInput("questions", "1000", { min: "1", max: "1000000", step: "1" }),
+          "Different points that may ever be asked."),
+        field("Chance of failure", numberInput("failure", "0.05", { min: "0.000001", max: "0.999999" }),
+          "That some answer is further off than promised.")];
     }
     kernel.addEventListener("change", () => { points.hidden = kernel.value !== "rbf"; });
     return [target, field("Kernel", kernel), points];
@@ -906,28 +980,33 @@
 
   function showBill(steps, filling, details, asked, bill) {
     const fault = faultBox();
-    const words = bill.debited_now ? `Debit epsilon ${number(bill.epsilon)} and open` : `Allow epsilon ${number(bill.epsilon)} and open`;
-    const confirm = button(words, "open-release", () => whileLocked(steps, confirm, "Opening\u2026", fault, async () => {
+    const words = bill.debited_now ? `Debit epsilon ${number(bill.epsilon)} and open`
+      : `Allow epsilon ${number(bill.epsilon)} and open`;
+    const confirm = button(words, "open-release",
+      () => whileLocked(steps, confirm, "Opening\u2026", fault, async () => {
       const made = await post(`${dataSetPath(details.name)}/releases`, asked);
       steps.close();
       // The release's own page follows the opening, so that a reload does not lose sight of it.
       await move(releaseAddress(made.id));
     }), "primary");
+    const what = KINDS[asked.kind].title(asked.target);
     const when = bill.debited_now
       ? "It is debited at once and never comes back, even if the release is closed."
       : "Nothing is debited now. The second bar shows the budget if all of it is asked for.";
     steps.show("The bill",
       make("div", { "data-test": "bill" },
-        make("p", {}, make("strong", {}, `${KINDS[asked.kind].title(asked.target)}: ${price(bill.epsilon, bill.delta)}.`), ` ${when}`),
+        make("p", {}, make("strong", {}, `${what}: ${price(bill.epsilon, bill.delta)}.`), ` ${when}`),
         make("div", { class: "compare" },
-          make("h3", {}, "Before"), shownBudget(details.name, bill.before), make("h3", {}, "After"), shownBudget(details.name, bill.after, bill.before)),
+          make("h3", {}, "Before"), shownBudget(details.name, bill.before), make("h3", {}, "After"),
+            shownBudget(details.name, bill.after, bill.before)),
         meaningPart(bill.meaning)),
       fault, actions(button("Back", "back", () => steps.show(`Open a release of ${details.name}`, filling)), confirm));
   }
 
   function meaningPart(sentences) {
     const [first, ...rest] = sentences;
-    return make("div", { "data-test": "meaning" }, make("p", {}, first), make("ul", { class: "meaning" }, rest.map((one) => make("li", {}, one))));
+    const items = rest.map((one) => make("li", {}, one));
+    return make("div", { class: "meaning", "data-test": "meaning" }, make("p", {}, first), make("ul", {}, items));
   }
 
   // ------------------------------------------------------------------------------------------------------ a release
@@ -942,11 +1021,13 @@
     if (release.status === "opening") follow(release, mine);
     return [
       trail(["#/", "Data sets"], [dataSetAddress(release.dataset), release.dataset]),
-      make("div", { class: "heading" }, make("h1", {}, KINDS[release.kind].title(release.target)), actions(refreshButton(), closeButton(release))),
-      make("p", { class: "soft" }, state(release.status, { "data-test": "release-status" }), ` \u00b7 opened by ${release.who}, `, moment(release.created), release.note ? ` \u00b7 ${release.note}` : ""),
+      make("div", { class: "heading" }, make("h1", {}, KINDS[release.kind].title(release.target)),
+        actions(refreshButton(), closeButton(release))),
+      make("p", { class: "soft" }, state(release.status, { "data-test": "release-status" }),
+        ` \u00b7 opened by ${release.who}, `, moment(release.created), release.note ? ` \u00b7 ${release.note}` : ""),
       ...statusPart(release), promiseBox(release), left.node,
-      ...documentsPart(release), ...askingPart(context),
       part(`Budget of ${details.name}`, null, bar.node),
+      ...documentsPart(release), ...askingPart(context),
       ...explanationPart(release), settingsPart(release),
     ];
   }
@@ -974,17 +1055,20 @@
 
   function openingFor(release) {
     const seconds = Math.max(0, Math.round((Date.now() - Date.parse(release.created)) / SECOND));
-    return `for ${several(seconds, "second", "seconds")}`;
+    return `${several(seconds, "second", "seconds")}`;
   }
 
   function statusPart(release) {
     if (release.status === "opening") {
       return [make("div", { class: "panel", "data-test": "opening" },
-        make("p", {}, "The rows are being read and the model is fitted, ", make("span", { "data-test": "opening-clock" }, openingFor(release)), ". This page follows; you may leave it."),
+        make("p", {}, "The rows are being read and the model is fitted: ",
+          make("span", { "data-test": "opening-clock" }, openingFor(release)),
+          " so far. This page follows; you may leave it."),
         make("div", { class: "running", role: "progressbar", "aria-label": "Opening the release" }, make("span")))];
     }
     if (release.status === "failed") {
-      return [make("p", { class: "fault", "data-test": "failed" }, `Opening failed${release.message ? `: ${release.message}` : "."}`)];
+      return [make("p", { class: "fault", "data-test": "failed" },
+        `Opening failed${release.message ? `: ${release.message}` : "."}`)];
     }
     return [];
   }
@@ -992,21 +1076,33 @@
   function promiseBox(release) {
     const rows = release.guarantee ? release.guarantee.rows_per_person : 1;
     const whose = rows > 1 ? `up to ${rows} rows of one person` : "one person's row";
-    const words = release.guarantee ? KINDS[release.kind].promise : "This is what was asked for; nothing is promised before it is open.";
-    return make("div", { class: release.guarantee ? "promise" : "promise void", "data-test": "promise" },
-      make("strong", {}, `${price(release.epsilon, release.delta)} for ${whose}`), make("p", {}, words), noiseText(release));
+    const kind = release.guarantee ? "promise" : "promise pending";
+    return make("div", { class: kind, "data-test": "promise" },
+      make("strong", {}, `Epsilon${price(release.epsilon, release.delta).slice(7)} for ${whose}`),
+      make("p", {}, promiseText(release)), noiseText(release));
+  }
+
+  function promiseText(release) {
+    if (release.guarantee) return KINDS[release.kind].promise;
+    const failed = " Nothing was released. The list of what was spent shows whether it was debited.";
+    return `This is what was asked for.${release.status === "failed" ? failed : ""}`;
   }
 
   function noiseText(release) {
     const target = release.target;
     if (release.tolerance !== null) {
       const sure = percent(1 - release.settings.failure);
-      return make("p", {}, `With a chance of ${sure}, no answer's score is further than ${number(release.tolerance)} from what the private model itself would say.`);
+      return make("p", {},
+        `With a chance of ${sure}, no answer's score is further than ${number(release.tolerance)} from what the ` +
+        "private model itself would say.");
     }
     if (release.noise_deviation === null) return null;
     const size = number(release.noise_deviation);
-    if (release.kind === "model") return make("p", {}, `The noise behind it has a standard deviation of ${size}; the report says what that does to the model.`);
-    return make("p", {}, `The score of each answer about ${target} carries Gaussian noise with a standard deviation of at most ${size}: in 95${SPACE}% of cases it moves the score by less than ${number(1.96 * release.noise_deviation)}.`);
+    if (release.kind === "model") return make("p", {},
+      `The noise behind it has a standard deviation of ${size}; the report says what that does to the model.`);
+    return make("p", {},
+      `The score of each answer about ${target} carries Gaussian noise with a standard deviation of at most ${size}: ` +
+      `in 95${SPACE}% of cases it moves the score by less than ${number(1.96 * release.noise_deviation)}.`);
   }
 
   /** What may still be asked, in words that can be brought up to date. */
@@ -1022,11 +1118,16 @@
 
   function leftText(release, left) {
     if (release.kind === "model") return "It may be asked without limit.";
-    if (release.kind === "statistics") return `Left to ask for: epsilon ${number(left.epsilon)} of ${number(release.epsilon)}.`;
-    if (release.kind === "process") {
-      return left.points === null ? "Any number of different points may still be asked." : `${several(left.points, "more different point", "more different points")} may be asked; points that were asked before do not count.`;
+    if (release.kind === "statistics") {
+      return `Left to ask for: epsilon ${number(left.epsilon)} of ${number(release.epsilon)}.`;
     }
-    return `${several(left.questions, "more different question", "more different questions")} may be asked; the private model may answer ${several(left.updates, "more time", "more times")}.`;
+    const more = (value, what) => several(value, `more different ${what}`, `more different ${what}s`);
+    if (release.kind === "process") {
+      if (left.points === null) return "Any number of different points may still be asked.";
+      return `${more(left.points, "point")} may be asked; points that were asked before do not count.`;
+    }
+    const times = several(left.updates, "more time", "more times");
+    return `${more(left.questions, "question")} may be asked; the private model may answer ${times}.`;
   }
 
   async function refreshBudget(release, bar, left) {
@@ -1042,7 +1143,8 @@
     const fault = faultBox();
     const order = Object.keys(DOCUMENTS).filter((name) => release.documents.includes(name));
     const buttons = order.map((name) => {
-      const pressed = button(DOCUMENTS[name], "download", () => whileBusy(pressed, "Downloading\u2026", fault, async () => {
+      const pressed = button(DOCUMENTS[name], "download",
+        () => whileBusy(pressed, "Downloading\u2026", fault, async () => {
         await download(release, name);
         announce(`Downloaded ${name}`);
       }));
@@ -1055,8 +1157,9 @@
   function explanationPart(release) {
     if (!release.meaning.length) return [];
     const { assumptions, theorem } = release.guarantee;
-    const rests = release.kind === "statistics" ? null : make("details", {}, make("summary", {}, "What the promise rests on"),
-      make("p", {}, `Theorem: ${theorem}.`), make("ul", { class: "meaning" }, assumptions.map((one) => make("li", {}, one))));
+    const rests = release.kind === "statistics" ? null
+      : make("details", {}, make("summary", {}, "What the promise rests on"),
+      make("p", {}, `Theorem: ${theorem}.`), make("ul", {}, assumptions.map((one) => make("li", {}, one))));
     return [part("What the promise means", null, meaningPart(release.meaning), rests)];
   }
 
@@ -1072,7 +1175,7 @@
       set.questions ? ["Questions", count(set.questions)] : null,
       set.failure ? ["Chance of failure", percent(set.failure)] : null,
       ["Budget asked for", price(release.epsilon, release.delta)],
-      release.note ? ["Note", release.note] : null, ["Number", make("code", {}, release.id)],
+      release.note ? ["Note", release.note] : null, ["Id", make("code", {}, release.id)],
     ]));
   }
 
@@ -1080,7 +1183,9 @@
     if (!isHolder() || release.status !== "open") return null;
     return button("Close this release", "close-release", () => confirmFirst({
       test: "close-release-dialog", title: "Close this release?", action: "Close it for good", running: "Closing\u2026",
-      content: [make("p", {}, "It will take no more questions, and it cannot be opened again. Its documents stay. What was debited stays debited.")],
+      content: [make("p", {},
+        "It will take no more questions, and it cannot be opened again. Its documents stay. What was debited stays " +
+        "debited.")],
       work: async () => {
         await post(`${releasePath(release.id)}/close`);
         await go(false);
@@ -1092,10 +1197,12 @@
 
   function askingPart(context) {
     const { release } = context;
-    if (release.status === "closed") return [part("Ask", null, make("p", {}, "This release is closed: it takes no more questions."))];
+    if (release.status === "closed") return [part("Ask", null,
+      make("p", {}, "This release is closed: it takes no more questions."))];
     if (release.status !== "open") return [];
     if (release.kind === "statistics") return [statisticPart(context)];
-    if (!release.columns.length) return [part("Try a prediction", null, make("p", {}, "Its columns are numbered. Download the model, and ask it where you are."))];
+    if (!release.columns.length) return [part("Try a prediction", null,
+      make("p", {}, "Its columns are numbered. Download the model, and ask it where you are."))];
     return [predictionPart(context)];
   }
 
@@ -1112,7 +1219,8 @@
       await context.refresh();
     }), make("div", { class: "fields" }, inputs.map((one) => one.node)), fault, actions(pressed));
     filling.className = "panel";
-    return part(`Try a prediction of ${release.target}`, null, make("p", { class: "soft" }, "Nothing more is debited, however often you ask."), filling, result);
+    return part(`Try a prediction of ${release.target}`, null,
+      make("p", { class: "soft" }, "Nothing more is debited, however often you ask."), filling, result);
   }
 
   /** An input for one column of a point, and how to read it. */
@@ -1145,11 +1253,15 @@
   function predictionBox({ release, details }, answer) {
     const value = typeof answer.prediction === "number" ? number(answer.prediction) : String(answer.prediction);
     const target = details.columns.find((column) => column.name === release.target);
-    const above = target && twoClasses(target) ? `; above 0 it says ${target.categories[1]}, below ${target.categories[0]}` : "";
-    const source = answer.private ? "The private model answered." : "The public hypothesis answered; the private model was not needed.";
+    const above = target && twoClasses(target)
+      ? `; above 0 it says ${target.categories[1]}, otherwise ${target.categories[0]}` : "";
+    const source = answer.private ? "The private model answered."
+      : "The public hypothesis answered; the private model was not needed.";
     return make("div", { class: "answer", "data-test": "prediction" },
-      make("p", { class: "value" }, make("small", {}, `${release.target}: `), make("span", { "data-test": "prediction-value" }, value)),
-      answer.score === null ? null : make("p", {}, "Score ", make("span", { "data-test": "prediction-score" }, number(answer.score)), `${above}.`),
+      make("p", { class: "value" }, make("small", {}, `${release.target}: `),
+        make("span", { "data-test": "prediction-value" }, value)),
+      answer.score === null ? null : make("p", {}, "Score ",
+        make("span", { "data-test": "prediction-score" }, number(answer.score)), `${above}.`),
       answer.private === null ? null : make("p", { "data-test": "prediction-source" }, source));
   }
 
@@ -1166,7 +1278,8 @@
     const statistic = select("statistic", kinds, kinds[0] && kinds[0][0]);
     const column = make("select", { name: "column", required: true });
     const extra = make("div", { class: "field" });
-    const epsilon = numberInput("epsilon", String(Math.min(0.1, release.left.epsilon || 0.1)), { min: "0.000001", max: "1000" });
+    const epsilon = numberInput("epsilon", String(Math.min(0.1, release.left.epsilon || 0.1)),
+      { min: "0.000001", max: "1000" });
     const columnOf = () => release.columns.find((one) => one.name === column.value);
     const changeColumn = () => extra.replaceChildren(...statisticExtra(statistic.value, columnOf()));
     const changeStatistic = () => {
@@ -1183,9 +1296,12 @@
       const asked = statisticOf(filled, columnOf());
       if (typeof asked === "string") fault.textContent = asked;
       else confirmStatistic(context, asked, result);
-    }, make("div", { class: "fields" }, field("Statistic", statistic), field("Column", column), extra, field("Epsilon", epsilon, "More of it means less noise.")), fault, actions(button("Ask", "ask-button", null, "primary")));
+    }, make("div", { class: "fields" }, field("Statistic", statistic), field("Column", column), extra,
+      field("Epsilon", epsilon, "More of it means less noise.")), fault,
+      actions(button("Ask", "ask-button", null, "primary")));
     filling.className = "panel";
-    return part("Ask for a statistic", null, make("p", { class: "soft" }, "You see what it costs before anything is debited."), filling, result);
+    return part("Ask for a statistic", null, make("p", { class: "soft" },
+      "You see what it costs before anything is debited."), filling, result);
   }
 
   function statisticExtra(statistic, column) {
@@ -1193,9 +1309,11 @@
       const options = column.categories.map((value, index) => [String(index), String(value)]);
       return [field("Equal to", select("equals", options, "0"))];
     }
-    if (statistic === "quantile") return [field("Quantile", numberInput("q", "0.5", { min: "0", max: "1" }), "From 0 to 1; 0.5 is the median.")];
+    if (statistic === "quantile") return [field("Quantile", numberInput("q", "0.5", { min: "0.001", max: "0.999" }),
+      "Between 0 and 1; 0.5 is the median.")];
     if (statistic === "histogram" && !column.categories) {
-      return [field("Edges", textInput("edges", { value: edgesOf(column.bounds).join(" "), required: true }), "Numbers that grow, with spaces between.")];
+      return [field("Edges", textInput("edges", { value: edgesOf(column.bounds).join(" "), required: true }),
+        "Numbers that grow, with spaces between.")];
     }
     return [];
   }
@@ -1206,13 +1324,17 @@
 
   /** The request, or a sentence that says why it cannot be one. */
   function statisticOf(filled, column) {
-    const asked = { statistic: valueOf(filled, "statistic"), column: valueOf(filled, "column"), epsilon: numberOf(filled, "epsilon") };
+    const asked = { statistic: valueOf(filled, "statistic"), column: valueOf(filled, "column"),
+      epsilon: numberOf(filled, "epsilon") };
     if (filled.elements.equals) asked.equals = column.categories[numberOf(filled, "equals")];
     if (filled.elements.q) asked.q = numberOf(filled, "q");
     if (filled.elements.edges) {
       asked.edges = valueOf(filled, "edges").split(/[\s,;]+/).filter(Boolean).map(Number);
-      const grow = asked.edges.every((edge, index) => Number.isFinite(edge) && (index === 0 || edge > asked.edges[index - 1]));
-      if (!grow || asked.edges.length < 2) return "The edges must be two numbers or more, each larger than the one before, with spaces between.";
+      const grow = asked.edges.every((edge, index) => Number.isFinite(edge)
+        && (index === 0 || edge > asked.edges[index - 1]));
+      if (!grow || asked.edges.length < 2) {
+        return "The edges must be two numbers or more, each larger than the one before, with spaces between.";
+      }
     }
     return asked;
   }
@@ -1226,12 +1348,17 @@
   function confirmStatistic(context, asked, result) {
     const { release } = context;
     const after = Number((release.left.epsilon - asked.epsilon).toPrecision(12));
-    const rest = after >= 0 ? `epsilon ${number(after)} of ${number(release.epsilon)}` : `not enough: only epsilon ${number(release.left.epsilon)} is left, so a new question will be refused`;
+    const rest = after >= 0 ? `epsilon ${number(after)} of ${number(release.epsilon)}`
+      : `not enough: only epsilon ${number(release.left.epsilon)} is left, so a new question will be refused`;
     confirmFirst({
-      test: "statistic-dialog", title: `${statisticTitle(asked)}?`, action: `Debit epsilon ${number(asked.epsilon)} and ask`, running: "Asking\u2026",
+      test: "statistic-dialog", title: `${statisticTitle(asked)}?`,
+        action: `Debit epsilon ${number(asked.epsilon)} and ask`, running: "Asking\u2026",
       content: [
-        facts([["To be debited", `epsilon ${number(asked.epsilon)}`, "debit"], ["Left of this release afterwards", rest, "left-afterwards"]]),
-        make("p", { class: "note" }, "A question that was asked before, by anybody, with the same epsilon, has the same answer and costs nothing. What is debited never comes back."),
+        facts([["To be debited", `epsilon ${number(asked.epsilon)}`, "debit"],
+          ["Left of this release afterwards", rest, "left-afterwards"]]),
+        make("p", { class: "note" },
+          "A question that was asked before, by anybody, with the same epsilon, has the same answer and costs " +
+          "nothing. What is debited never comes back."),
       ],
       work: async () => {
         const answer = await post(`${releasePath(release.id)}/statistic`, asked);
@@ -1243,12 +1370,26 @@
 
   function statisticBox(asked, answer) {
     const many = Array.isArray(answer.value);
+    const cost = answer.asked_before ? "It was asked before: nothing was debited."
+      : `Epsilon ${number(asked.epsilon)} was debited.`;
+    return make("div", { class: "answer", "data-test": "statistic" },
+      make("p", { class: "value" }, many ? statisticTitle(asked) : oneValue(asked, answer)),
+      many ? binTable(answer) : null,
+      make("p", { "data-test": "statistic-width" }, widthText(answer.half_width_95, many)),
+      make("p", { "data-test": "statistic-cost" }, cost));
+  }
+
+  function oneValue(asked, answer) {
     const width = answer.half_width_95;
-    const words = width === null ? "The noise of this statistic has no width that could be told beforehand." : `With a chance of 95${SPACE}%, the noise has moved ${many ? "each number" : "it"} by no more than ${number(width)}.`;
-    const cost = answer.asked_before ? "It was asked before: nothing was debited." : `Epsilon ${number(asked.epsilon)} was debited.`;
-    const value = many ? statisticTitle(asked) : make("span", {}, make("small", {}, `${statisticTitle(asked)}: `), make("span", { "data-test": "statistic-value" }, number(answer.value)), make("small", {}, width === null ? "" : ` \u00b1 ${number(width)}`));
-    return make("div", { class: "answer", "data-test": "statistic" }, make("p", { class: "value" }, value),
-      many ? binTable(answer) : null, make("p", { "data-test": "statistic-width" }, words), make("p", { "data-test": "statistic-cost" }, cost));
+    return [make("small", {}, `${statisticTitle(asked)}: `),
+      make("span", { "data-test": "statistic-value" }, number(answer.value)),
+      width === null ? null : make("small", {}, ` \u00b1 ${number(width)}`)];
+  }
+
+  function widthText(width, many) {
+    if (width === null) return "The noise of this statistic has no width that could be told beforehand.";
+    const what = many ? "each number" : "it";
+    return `With a chance of 95${SPACE}%, the noise has moved ${what} by no more than ${number(width)}.`;
   }
 
   function binTable(answer) {
@@ -1256,7 +1397,8 @@
     const rows = answer.value.map((value, index) => {
       const bar = make("span", { class: "bar", "aria-hidden": "true" });
       bar.style.width = `${(Math.max(0, value) / most) * 100}%`;
-      return make("tr", {}, rowHead(answer.bins ? answer.bins[index] : String(index + 1)), cell(count(value), "number"), cell(bar));
+      return make("tr", {}, rowHead(answer.bins ? answer.bins[index] : String(index + 1)),
+        cell(count(value), "number"), cell(bar));
     });
     const box = table("Bins", [["Bin"], ["Count", "number"], [make("span", { class: "unseen" }, "Bar")]], rows, "");
     box.classList.add("bins");
@@ -1268,11 +1410,15 @@
 
   async function keysView() {
     const { keys } = await get("/api/keys");
-    const heads = [["Name"], ["Role"], ["For"], ["Made"], ["By"], ["Expires"], ["State"], [make("span", { class: "unseen" }, "Actions")]];
+    const heads = [["Name"], ["Role"], ["For"], ["Made"], ["Expires"], ["State"],
+      [make("span", { class: "unseen" }, "Actions")]];
     return [
-      make("div", { class: "heading" }, make("h1", {}, "Keys"), actions(button("Make a key", "create-key-open", (event) => startKey(event.currentTarget), "primary"))),
+      make("div", { class: "heading" }, make("h1", {}, "Keys"),
+        actions(button("Make a key", "create-key-open", (event) => startKey(event.currentTarget), "primary"))),
       make("p", { class: "fault", role: "alert", id: "key-fault", "data-test": "fault" }),
-      make("p", { class: "soft lead" }, "A key says who calls and what they may do. Only a digest of it is stored, so a lost key is replaced, not found."),
+      make("p", { class: "soft lead" },
+        "A key says who calls and what they may do. Only a digest of it is stored, so a lost key is replaced, not " +
+        "found."),
       table("Keys", heads, keys.map(keyRow), "There are no keys."),
     ];
   }
@@ -1285,14 +1431,17 @@
     const end = key.revoked ? null : button("Revoke", "revoke", () => confirmRevoking(key), "quiet");
     if (end) end.setAttribute("aria-label", `Revoke the key of ${key.name}`);
     return make("tr", { "data-test": "key-row", "data-key": key.id },
-      rowHead(`${key.name}${own}`), cell(key.role), cell(key.datasets ? key.datasets.join(", ") : "every data set", "text"), cell(moment(key.created)),
-      cell(key.who), cell(key.expires ? moment(key.expires) : "never"), cell(mark), cell(end, "act"));
+      rowHead(`${key.name}${own}`), cell(key.role),
+        cell(key.datasets ? key.datasets.join(", ") : "every data set", "text"),
+        cell([moment(key.created), make("div", { class: "soft" }, `by ${key.who}`)]),
+      cell(key.expires ? moment(key.expires) : "never"), cell(mark), cell(end, "act"));
   }
 
   function confirmRevoking(key) {
     const own = key.id === session.me.key ? " It is the key you are signed in with: you will be signed out." : "";
     confirmFirst({
-      test: "revoke-dialog", title: `Revoke the key of ${key.name}?`, action: "Revoke it for good", running: "Revoking\u2026",
+      test: "revoke-dialog", title: `Revoke the key of ${key.name}?`, action: "Revoke it for good",
+        running: "Revoking\u2026",
       content: [make("p", {}, `It stops working at once and for good.${own}`)],
       work: async () => {
         await ask("DELETE", `/api/keys/${encodeURIComponent(key.id)}`);
@@ -1319,10 +1468,13 @@
       fault.textContent = empty ? "Choose at least one data set." : "";
       if (!empty) next(asked);
     }, make("div", { class: "fields" },
-      field("Name", textInput("name", { required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", title: "Letters, digits, dots, underscores and hyphens" }), "Whose it is. Debits are written down under it."),
-      field("Role", select("role", [["analyst", "analyst: sees and asks"], ["holder", "data holder: may spend the budget"]], "analyst")),
+      field("Name", textInput("name", { required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
+        title: "Letters, digits, dots, underscores and hyphens" }), "Whose it is. Debits are written down under it."),
+      field("Role", select("role", [["analyst", "analyst: sees and asks"],
+        ["holder", "data holder: may spend the budget"]], "analyst")),
       scopeFields(names),
-      field("Days", numberInput("days", "", { required: false, min: "0.001", max: "36500", placeholder: "no end" }), "After which it expires. Empty: never.")),
+      field("Days", numberInput("days", "", { required: false, min: "0.001", max: "36500", placeholder: "no end" }),
+        "After which it expires. Empty: never.")),
     fault, actions(cancelButton(steps), button("Review", "create-key", null, "primary")));
   }
 
@@ -1333,25 +1485,32 @@
     boxes.hidden = every;
     return make("fieldset", {}, make("legend", {}, "What it is for"),
       choice("radio", "scope", "every", "every data set", { checked: every, disabled: !every, change }),
-      choice("radio", "scope", "some", names.length ? "some data sets" : "some data sets (there are none yet)", { checked: !every, disabled: !names.length, change }), boxes);
+      choice("radio", "scope", "some", names.length ? "some data sets" : "some data sets (there are none yet)",
+        { checked: !every, disabled: !names.length, change }), boxes);
   }
 
   function keyOf(filled) {
     const some = valueOf(filled, "scope") === "some";
     const chosen = [...filled.querySelectorAll("[name=dataset]:checked")].map((box) => box.value);
     const days = valueOf(filled, "days");
-    return { name: valueOf(filled, "name"), role: valueOf(filled, "role"), datasets: some ? chosen : null, days: days === "" ? null : Number(days) };
+    return { name: valueOf(filled, "name"), role: valueOf(filled, "role"), datasets: some ? chosen : null,
+      days: days === "" ? null : Number(days) };
   }
 
   function reviewKey(steps, filling, asked) {
     const fault = faultBox();
-    const confirm = button("Make the key", "confirm", () => whileLocked(steps, confirm, "Making the key\u2026", fault, async () => {
+    const confirm = button("Make the key", "confirm",
+      () => whileLocked(steps, confirm, "Making the key\u2026", fault, async () => {
       const made = await post("/api/keys", asked);
       showKey(steps, asked, made);
     }), "primary");
-    const may = asked.role === "holder" ? "may register data sets, open releases, spend their budgets, and make and revoke keys" : "may see budgets and releases, ask, and download";
+    const may = asked.role === "holder"
+      ? "may register data sets, open releases, spend their budgets, and make and revoke keys"
+      : "may see budgets and releases, ask, and download";
     steps.show(`Make a key for ${asked.name}?`,
-      facts([["Role", asked.role === "holder" ? "data holder" : "analyst"], ["For", asked.datasets ? asked.datasets.join(", ") : "every data set"], ["Expires", asked.days === null ? "never" : `in ${several(asked.days, "day", "days")}`]]),
+      facts([["Role", asked.role === "holder" ? "data holder" : "analyst"],
+        ["For", asked.datasets ? asked.datasets.join(", ") : "every data set"],
+        ["Expires", asked.days === null ? "never" : `in ${several(asked.days, "day", "days")}`]]),
       make("p", { class: "note" }, `Whoever has it ${may}.`),
       fault, actions(button("Back", "back", () => steps.show("Make a key", filling)), confirm));
   }
@@ -1360,10 +1519,15 @@
   function showKey(steps, asked, made) {
     const secret = textInput("key", { value: made.key, readonly: true, id: "new-key", "data-test": "new-key" });
     const said = make("p", { class: "hint", role: "status" });
-    const copy = button("Copy", "copy-key", async () => { said.textContent = (await copied(secret)) ? "Copied." : "Copying is not allowed here: the key is selected, copy it by hand."; });
+    const copy = button("Copy", "copy-key", async () => {
+      const worked = await copied(secret);
+      said.textContent = worked ? "Copied." : "Copying is not allowed here: the key is selected, copy it by hand.";
+    });
     steps.show(`The key of ${asked.name}`,
-      make("div", { class: "field" }, make("label", { for: "new-key" }, "Key"), make("div", { class: "joined" }, secret, copy), said),
-      make("p", { class: "note" }, "It is not shown again: only its digest is stored. Hand it over on a safe way, not by e-mail."),
+      make("div", { class: "field" }, make("label", { for: "new-key" }, "Key"),
+        make("div", { class: "joined" }, secret, copy), said),
+      make("p", { class: "note" },
+        "It is not shown again: only its digest is stored. Pass it on safely, not by e-mail."),
       actions(button("I have kept it", "key-kept", () => {
         steps.locked = false;
         steps.close();
@@ -1405,7 +1569,8 @@
     return [
       make("div", { class: "heading" }, make("h1", {}, "Log of calls"), actions(refreshButton())),
       make("p", { class: "soft" }, "Who called what, the newest first. What was asked and answered is not in it."),
-      make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Log of calls" }, make("table", {}, make("thead", {}, make("tr", {}, heads)), body)),
+      make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Log of calls" },
+        make("table", {}, make("thead", {}, make("tr", {}, heads)), body)),
       fault, actions(older),
     ];
   }
@@ -1413,8 +1578,10 @@
   function logRow(call) {
     const good = call.status < 400;
     return make("tr", { "data-test": "log-row", "data-number": call.number },
-      cell(moment(call.time)), cell(call.who || "nobody known"), cell(make("code", {}, `${call.method} ${call.path}`), "text"),
-      cell(make("span", { class: good ? "state good" : "state bad" }, String(call.status))), cell(call.address, "brief"));
+      cell(moment(call.time)), cell(call.who || "nobody known"),
+        cell(make("code", {}, `${call.method} ${call.path}`), "brief"),
+      cell(make("span", { class: good ? "state good" : "state bad" }, String(call.status))),
+        cell(call.address, "brief"));
   }
 
   // ----------------------------------------------------------------------------------------------------------- start
@@ -1424,7 +1591,11 @@
   async function start() {
     byId("sign-in-form").addEventListener("submit", submitKey);
     byId("sign-in-show").addEventListener("click", toggleKey);
-    byId("sign-out").addEventListener("click", () => signOut());
+    byId("sign-out").addEventListener("click", () => {
+      // Whoever signs in next begins at the beginning.
+      history.replaceState(null, "", location.pathname);
+      signOut();
+    });
     byId("skip").addEventListener("click", (event) => {
       event.preventDefault(); // the address names the place, so it must not become "#main"
       byId("main").focus();

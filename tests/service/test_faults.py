@@ -1,0 +1,275 @@
+"""Servers that are killed, several processes at once, and the threads that answer."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.service.conftest import Deployment, points, prepare, registered
+
+from epsilearn import Client, Ledger
+from epsilearn.client import ServerError
+from epsilearn.errors import EpsilearnError, StateError
+from epsilearn.service.asker import Asker
+from epsilearn.service.kinds import Live
+
+
+@pytest.fixture
+def made(empty_database, clinic, tmp_path):
+    deployment = Deployment(tmp_path, empty_database, pad_seconds=0.02)
+    prepare(deployment, clinic)
+    yield deployment
+    deployment.stop(signal.SIGKILL)
+
+
+POOL = points(300)
+
+
+class Load:
+    """Analysts who ask all the time and remember every answer that they got."""
+
+    def __init__(self, clients: list[Client], process: str, interactive: str, statistics: str) -> None:
+        self.clients, self.process, self.interactive, self.statistics = clients, process, interactive, statistics
+        self.predictions: dict[tuple[str, int], tuple] = {}
+        self.asked: dict[float, tuple] = {}
+        self.faults: list[str] = []
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, seed: int) -> None:
+        self._stop.clear()
+        self._threads = [threading.Thread(target=self._work, args=(seed + k,)) for k in range(4)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=120)
+            assert not thread.is_alive()
+
+    def _work(self, seed: int) -> None:
+        chance = random.Random(seed)
+        client = self.clients[seed % len(self.clients)]
+        while not self._stop.is_set():
+            try:
+                if chance.random() < 0.3:
+                    self.statistic(client, round(chance.random(), 2))
+                else:
+                    release = chance.choice([self.process, self.process, self.interactive])
+                    self.predict(client, release, [chance.randrange(len(POOL)) for _ in range(5)])
+            except EpsilearnError as error:
+                # No connection, or a fault of the moment; never an answer of another kind.
+                if getattr(error, "status", None) not in (0, 409, 503):
+                    self.faults.append(f"{getattr(error, 'status', None)} {error}")
+
+    def predict(self, client: Client, release: str, chosen: list[int]) -> None:
+        found = client.predict(release, [POOL[i] for i in chosen])
+        with self._lock:
+            for i, answer in zip(chosen, found, strict=True):
+                told = (answer.prediction, answer.score, answer.private)
+                if self.predictions.setdefault((release, i), told) != told:
+                    self.faults.append(f"two answers to question {i} of {release}")
+
+    def statistic(self, client: Client, q: float) -> None:
+        found = client.statistic(self.statistics, "quantile", "age", q=q, epsilon=0.01)
+        told = found.value, found.guarantee
+        with self._lock:
+            if self.asked.setdefault(q, told) != told:
+                self.faults.append(f"two answers to quantile {q}")
+
+    def again(self) -> None:
+        """Every answer that was given is given again."""
+        for release in (self.process, self.interactive):
+            known = [i for r, i in self.predictions if r == release]
+            for start in range(0, len(known), 100):
+                self.predict(self.clients[0], release, known[start : start + 100])
+        for q, told in list(self.asked.items()):
+            found = self.clients[1].statistic(self.statistics, "quantile", "age", q=q, epsilon=0.01)
+            assert found.asked_before
+            assert (found.value, found.guarantee) == told
+
+
+def check_ledger(made: Deployment, dataset: str, load: Load) -> int:
+    """The chain is whole, nothing is overspent, and every answer that was given was paid for."""
+    ledger = Ledger(made.database, dataset=dataset)
+    ledger.verify()
+    entries = {entry["entry"]: entry for entry in ledger.history()}
+    for _, guarantee in load.asked.values():
+        assert entries[guarantee.ledger.entry]["head"] == guarantee.ledger.head
+    balance = ledger.balance()
+    assert balance.spent_epsilon <= balance.epsilon
+    return balance.debits
+
+
+def under_fire(made: Deployment, kills: int) -> None:
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    dataset = registered(made, holder, "fire", epsilon=10.0, delta=1e-4)
+    settings = {"target": "died", "delta": 1e-6, "epsilon": 2.0}
+    process = holder.open(dataset, "process", kernel="rbf", max_points=400, **settings).id
+    interactive = holder.open(dataset, "interactive", kernel="linear", alpha=2.0, questions=400, **settings).id
+    statistics = holder.open(dataset, "statistics", epsilon=5.0).id
+    clients = [Client(made.url, made.key("analyst", name, dataset), timeout=30) for name in ("anna", "bert")]
+    load, chance, debits = Load(clients, process, interactive, statistics), random.Random(0), 0
+    load.statistic(clients[0], 0.5)
+    for number in range(kills):
+        load.start(10 * number)
+        time.sleep(chance.uniform(0.1, 1.0))
+        made.stop(signal.SIGKILL)
+        load.stop()
+        made.start()
+        load.again()
+        assert load.faults == []
+        found = check_ledger(made, dataset, load)
+        assert found >= debits
+        debits = found
+    assert len(load.predictions) > 5 * min(kills, 20)
+    assert len(load.asked) > 1 or kills < 10
+
+
+def test_a_server_that_is_killed_under_load_forgets_nothing(made):
+    under_fire(made, 3)
+
+
+@pytest.mark.slow
+def test_fifty_kills_under_load(made):
+    under_fire(made, 50)
+
+
+def test_a_kill_while_a_release_is_opened_costs_the_debit_and_no_more(made):
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    dataset = registered(made, holder, "opening", epsilon=30.0, delta=1e-3)
+    for wait in (0.0, 0.05, 0.1, 0.2):
+        release = holder.open(dataset, "process", wait=0, target="died", epsilon=1.0, delta=1e-6, kernel="polynomial")
+        time.sleep(wait)
+        made.stop(signal.SIGKILL)
+        made.start()
+        found = holder.release(release.id)
+        assert found.status in ("failed", "open")
+        paid = {entry["entry"]: entry["status"] for entry in holder.spending(dataset)}
+        if found.status == "open":
+            holder.predict(release.id, POOL[:3])
+        else:
+            assert "the server stopped" in found.message
+            with pytest.raises(ServerError, match="failed"):
+                holder.predict(release.id, POOL[:3])
+        assert set(paid.values()) <= {"delivered", "spent, not delivered"}
+    Ledger(made.database, dataset=dataset).verify()
+
+
+def test_several_processes_answer_as_one(made):
+    made.workers = 2
+    made.write_config()
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    dataset = registered(made, holder, "workers")
+    settings = {"target": "died", "delta": 1e-6, "epsilon": 2.0}
+    process = holder.open(dataset, "process", kernel="rbf", max_points=400, **settings).id
+    interactive = holder.open(dataset, "interactive", kernel="linear", alpha=2.0, questions=400, **settings).id
+    statistics = holder.open(dataset, "statistics", epsilon=1.0).id
+    clients = [Client(made.url, made.key("analyst", name, dataset), timeout=60) for name in ("anna", "bert")]
+    load = Load(clients, process, interactive, statistics)
+    load.start(0)
+    time.sleep(6)
+    load.stop()
+    load.again()
+    assert load.faults == []
+    assert len(load.predictions) > 100
+    check_ledger(made, dataset, load)
+    # What they count is added up.
+    text = made.raw("GET", "/metrics")[2].decode()
+    assert 'epsilearn_answers_total{kind="process"}' in text
+
+
+def test_processes_end_with_the_one_that_started_them(made):
+    made.workers = 2
+    made.write_config()
+    made.start()
+    os.kill(made.process.pid, signal.SIGKILL)
+    made.process.wait()
+    made.process = None
+    for _ in range(100):
+        if made.raw("GET", "/healthz")[0] == 0:
+            break
+        time.sleep(0.1)
+    made.start()  # the address is free, and so is the database
+
+
+def test_a_server_told_to_stop_finishes_what_it_is_opening(made):
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    dataset = registered(made, holder, "stopping")
+    release = holder.open(dataset, "process", wait=0, target="died", epsilon=1.0, delta=1e-6, kernel="rbf").id
+    made.restart(signal.SIGTERM)
+    assert holder.release(release).status == "open"
+    assert [entry["status"] for entry in holder.spending(dataset)] == ["delivered"]
+
+
+# -------------------------------------------------------------------------------------------------------- threads
+
+
+class Counting(Live):
+    """Answers with the sum of a row; notes how many were asked at once, and takes its time."""
+
+    def __init__(self, pause: float = 0.0, *, padded: bool = False) -> None:
+        self.sizes: list[int] = []
+        self.pause, self.padded = pause, padded
+
+    def answers(self, X):
+        self.sizes.append(len(X))
+        time.sleep(self.pause)
+        if (X < 0).any():
+            raise StateError("negative")
+        if (X > 1e9).any():
+            raise ZeroDivisionError
+        return [{"score": float(row.sum())} for row in X]
+
+
+def test_questions_that_wait_together_are_answered_together():
+    live = Counting(0.2)
+    asker = Asker(live, 0.0)
+    futures = [asker.ask(np.full((k, 2), float(k))) for k in range(1, 9)]
+    for k, future in enumerate(futures, start=1):
+        assert [a["score"] for a in future.result(timeout=10).answers] == [2.0 * k] * k
+    assert len(live.sizes) <= 2
+    asker.close()
+
+
+def test_one_question_that_cannot_be_answered_takes_no_other_with_it():
+    live = Counting(0.1)
+    asker = Asker(live, 0.0)
+    first, bad, good = asker.ask(np.ones((1, 1))), asker.ask(-np.ones((1, 1))), asker.ask(np.ones((1, 1)))
+    assert first.result(timeout=10)
+    assert good.result(timeout=10).answers == [{"score": 1.0}]
+    with pytest.raises(StateError):
+        bad.result(timeout=10)
+    with pytest.raises(ZeroDivisionError):
+        asker.ask(np.full((1, 1), 1e10)).result(timeout=10)
+    assert asker.ask(np.ones((1, 1))).result(timeout=10)
+    asker.close()
+
+
+def test_padded_answers_leave_at_multiples_of_the_pad():
+    """Whatever path was taken, the time is a whole number of steps; the next question waits for the step's end too."""
+    for pause, steps in ((0.0, 1), (0.12, 2)):
+        asker = Asker(Counting(pause, padded=True), 0.1)
+        start = time.monotonic()
+        asker.ask(np.ones((1, 1))).result(timeout=10)
+        assert time.monotonic() - start >= 0.1 * steps - 1e-3
+        second = asker.ask(np.ones((1, 1)))
+        assert not second.done()
+        second.result(timeout=10)
+        assert time.monotonic() - start >= 0.2 * steps - 1e-3
+        asker.close()
+    quick = Asker(Counting(), 5.0)
+    start = time.monotonic()
+    quick.ask(np.ones((1, 1))).result(timeout=10)
+    assert time.monotonic() - start < 5.0
+    quick.close()
