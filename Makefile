@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint format notebooks docs bench bench-quick bench-noise clean
+.PHONY: demo serve-demo test test-slow lint format notebooks docs bench bench-quick bench-noise bench-service clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,10 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/demo.py
+
+# A server on a generated table; prints its address and two keys.
+serve-demo: $(VENV)/.installed-serve
+	$(BIN)/python examples/serve_demo.py
 
 # Two workers by default; the numba cache is filled once by whichever comes first.
 test: $(VENV)/.installed-test
@@ -55,6 +59,10 @@ bench: $(VENV)/.installed-bench
 # The same on a few thousand rows, under five minutes once the peers' environments exist; writes nothing into docs/.
 bench-quick: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks --quick $(OPTIONS)
+
+# Two analysts, sixteen connections, twenty thousand stored records; about ten minutes, most of them one fit.
+bench-service: $(VENV)/.installed-serve
+	$(BIN)/python benchmarks/service.py $(OPTIONS)
 
 bench-noise: $(VENV)/.installed
 	$(BIN)/python benchmarks/noise.py

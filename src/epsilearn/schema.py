@@ -223,7 +223,7 @@ class Schema:
             data = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             place = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else ""
-            raise InvalidInput(f"the schema is not TOML{': see ' + place if place else ''}") from None
+            raise InvalidInput(f"the schema is not TOML{': something is wrong at ' + place if place else ''}") from None
         return cls.from_dict(data)
 
     @classmethod

@@ -81,7 +81,8 @@ def test_values_beyond_the_bounds_are_moved_to_them(open_one):
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/datasets/../../etc/passwd", "/api/datasets/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/api/datasets/..", "/../state.db",
+        "/api/datasets/../../etc/passwd", "/api/datasets/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/api/datasets/..",
+        "/../state.db",
         "/%2e%2e/state.db", "/page/../store.py", "/api/releases/..%2f..%2fx", "/api/releases/x/documents/..%2fstate.db",
         "/api/releases/x/documents/state.db", "/static/app.js", "/state.db", "/api/datasets/" + "a" * 5000,
         "/api/datasets/%00", "/api/datasets/'%20OR%201=1--",

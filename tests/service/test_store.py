@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 
@@ -93,7 +92,7 @@ def test_nothing_is_made_unasked(url, tmp_path):
 
 def test_only_its_owner_reads_the_file(tmp_path):
     opened_store(str(tmp_path / "state.db"), make=True)
-    assert stat.S_IMODE(os.stat(tmp_path / "state.db").st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "state.db").stat().st_mode) == 0o600
 
 
 def test_one_server_at_a_time(url):
@@ -111,7 +110,11 @@ def test_a_second_server_does_not_start(deployment, clinic, tmp_path):
     other = Deployment(tmp_path, deployment.database)
     prepare(other, clinic)
     found = subprocess.run(
-        [sys.executable, "-m", "epsilearn.cli", "serve", str(other.config)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "epsilearn.cli", "serve", str(other.config)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert found.returncode == 1
     assert "another server is running" in found.stderr
@@ -156,9 +159,13 @@ def test_a_session_is_kept(session, url):
 
 
 def test_what_goes_wrong_in_the_middle_leaves_nothing(session):
-    with pytest.raises(KeyboardInterrupt), session.writing():
-        session.add(entries(3), {0: (1, 64)})
-        raise KeyboardInterrupt
+    def interrupted():
+        with session.writing():
+            session.add(entries(3), {0: (1, 64)})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     with session.writing():
         assert (session.count(), session.digits(), session.changes) == (0, [], 0)
 
@@ -236,8 +243,8 @@ def test_a_configuration_says_where_things_are(tmp_path):
     assert (found.database, found.tables) == (str(tmp_path / "state.db"), tmp_path / "tables")
     with pytest.raises(InvalidInput, match="must say tables"):
         Configuration.from_dict({"database": "x"}, tmp_path)
+    (tmp_path / "d.toml").write_text("[")
     with pytest.raises(InvalidInput, match="not TOML"):
-        (tmp_path / "d.toml").write_text("[")
         Configuration.read(tmp_path / "d.toml")
     with pytest.raises(InvalidInput, match="cannot read"):
         Configuration.read(tmp_path / "none.toml")

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Path, Response
 
 from epsilearn import __version__
 from epsilearn.errors import InvalidInput
-from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Balance as LedgerBalance
 from epsilearn.schema import Schema
 from epsilearn.service.asked import as_table
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import HOLDER, Caller
+from epsilearn.service.leave import statistics_promise
 from epsilearn.service.messages import (
     Answers,
     AskStatistic,
@@ -90,7 +90,7 @@ def release_details(here: Parts, caller: Caller, release: Release) -> ReleaseDet
     """Everything that is public about a release."""
     guarantee, schema = release.guarantee, here.tables.get(release.dataset).schema
     if release.kind == "statistics":
-        guarantee = Guarantee.pure(release.settings.epsilon, rows_per_person=schema.rows_per_person)
+        guarantee = statistics_promise(release.settings.epsilon, schema.rows_per_person)
     left: dict[str, float | None] = {}
     if release.kind == "statistics":
         left = {"epsilon": here.releases.leave.left(release.id, release.settings.epsilon)}

@@ -29,11 +29,7 @@ A trusted learner: it holds the rows, you ask, and one budget for each data set 
 Send your key as `Authorization: Bearer epsk_...`. A holder registers data sets, opens releases and makes keys; an
 analyst asks. Every error is `{"error": "..."}` and never depends on private rows.
 """
-_PAGE = {
-    "/": ("index.html", "text/html"),
-    "/app.js": ("app.js", "text/javascript"),
-    "/style.css": ("style.css", "text/css"),
-}
+_PAGE_FILES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 
 
 def _told(error: Exception) -> JSONResponse:
@@ -105,9 +101,9 @@ def _methods(request: Request) -> set[str]:
 
 
 def _add_page(app: FastAPI) -> None:
-    folder = files("epsilearn.service").joinpath("page")
-    for path, (name, kind) in _PAGE.items():
-        app.add_api_route(path, _file(folder.joinpath(name).read_bytes(), kind), include_in_schema=False)
+    for file in files("epsilearn.service").joinpath("page").iterdir():
+        path, kind = "/" if file.name == "index.html" else f"/{file.name}", _PAGE_FILES[file.name.rpartition(".")[2]]
+        app.add_api_route(path, _file(file.read_bytes(), kind), include_in_schema=False)
 
 
 def _file(content: bytes, kind: str) -> Callable[[], Response]:

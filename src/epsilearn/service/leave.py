@@ -17,15 +17,24 @@ from typing import Any
 import sqlalchemy as sa
 
 from epsilearn.database import Database
+from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Held
 from epsilearn.service import store
 from epsilearn.service.asked import question_of, request_of, shown
 from epsilearn.service.messages import AskStatistic
 from epsilearn.service.tables import DataSet, Tables, Taken
 
-__all__ = ["Leave", "Statistic"]
+__all__ = ["Leave", "Statistic", "statistics_promise"]
 
 _PATIENCE = 30.0  # seconds to wait for another process that is answering the same question
+
+
+def statistics_promise(epsilon: float, rows_per_person: int) -> Guarantee:
+    """What all statistics of a release promise together: each adds to the others, and they stop at this."""
+    return Guarantee.pure(
+        epsilon, mechanism="statistics, each asked for by itself",
+        theorem="pure epsilons add up, also when chosen adaptively", rows_per_person=rows_per_person,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,7 @@ class AskStatistic(Message):
     epsilon: Epsilon = Field(examples=[0.1])
     equals: Value = Field(None, description="For count: the category to count")
     edges: list[Finite] | None = Field(None, min_length=2, max_length=1000, description="For histograms of numbers")
-    q: float = Field(0.5, ge=0, le=1, description="For quantile")
+    q: float = Field(0.5, gt=0, lt=1, description="For quantile")
 
 
 class StatisticAnswer(Reply):

@@ -23,7 +23,7 @@ from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, kind_of
-from epsilearn.service.leave import Leave
+from epsilearn.service.leave import Leave, statistics_promise
 from epsilearn.service.messages import OpenRelease
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
 
@@ -102,7 +102,7 @@ class Releases:
 
     def _promise(self, dataset: DataSet, settings: Any) -> Guarantee:
         if settings.kind == "statistics":
-            return Guarantee.pure(settings.epsilon, rows_per_person=dataset.schema.rows_per_person)
+            return statistics_promise(settings.epsilon, dataset.schema.rows_per_person)
         with within_doubles():
             return kind_of(dataset, settings).promise()
 
