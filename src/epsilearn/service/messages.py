@@ -120,7 +120,7 @@ class RegisterDataSet(Message):
     file: Annotated[str, Field(min_length=1, max_length=500)] = Field(
         description="A file in the server's folder of tables", examples=["patients.csv"]
     )
-    schema_toml: Annotated[str, Field(max_length=1_000_000)] | None = Field(
+    schema_toml: Annotated[str, Field(max_length=500_000)] | None = Field(
         None, description="What is public about it, as TOML", examples=["version = 1\n[columns.age]\nbounds = [0, 120]"]
     )
     schema_file: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
