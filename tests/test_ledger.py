@@ -26,6 +26,21 @@ def ledger(ledger_url: str) -> Ledger:
     return Ledger.create(ledger_url, dataset="patients", epsilon=1.0)
 
 
+def test_a_balance_can_be_foretold(ledger_url):
+    """What a debit would leave, or its refusal, without debiting."""
+    ledger = Ledger.create(ledger_url, dataset="a", epsilon=1.0)
+    foretold = ledger.balance(after=Guarantee.pure(0.4))
+    assert ledger.balance().debits == 0
+    ledger.debit(Guarantee.pure(0.4))
+    found = ledger.balance()
+    assert (found.spent_epsilon, found.remaining_epsilon, found.used, found.debits) == (
+        foretold.spent_epsilon, foretold.remaining_epsilon, foretold.used, foretold.debits,
+    )  # fmt: skip
+    with pytest.raises(BudgetExceeded):
+        ledger.balance(after=Guarantee.pure(0.7))
+    assert [entry["used"] for entry in ledger.history()] == [0.4]
+
+
 def edit(ledger: Ledger, *statements: str) -> None:
     """What somebody with access to the database could do, triggers taken out of the way first."""
     with ledger._store._database.transaction(write=True) as connection:

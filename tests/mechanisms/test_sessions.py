@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import epsilearn
 from epsilearn import AboveThreshold, GaussianProcess
 from epsilearn.accounting import GaussianShift
 from epsilearn.errors import InvalidInput, StateError
-from epsilearn.mechanisms.session import ProcessLaw
+from epsilearn.mechanisms.session import ProcessLaw, _Factor
 
 
 def rbf(a, b):
@@ -273,3 +274,58 @@ def test_exponential_choices():
     for rounded in ([2**60 + 129, 2**60 + 127], np.array([2**60 + 129, 2**60 + 127]), [2**60, 0.5]):
         with pytest.raises(InvalidInput, match="rounded"):
             epsilearn.exponential(rounded, sensitivity=1, epsilon=1)
+
+
+# --- The factor, in blocks ---
+
+
+def kernel_values(points: np.ndarray, known: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
+    values = np.exp(-((points[:upto, None] - points[None, :upto]) ** 2))
+    return values[:known, known:], values[known:, known:]
+
+
+def grown(points: np.ndarray, sizes: list[int]) -> _Factor:
+    factor = _Factor(BLOCK_LAW)
+    for size in sizes:
+        factor.append(*kernel_values(points, factor.count, factor.count + size))
+    return factor
+
+
+BLOCK_LAW = ProcessLaw.planned(Fraction(1, 20), 1.0, 1e-6, cap=300, bound=1.0, kernel_error=1e-14, value_error=1e-13)
+# Points of which many nearly coincide: without the jitter their matrix has no factor.
+CROWDED = np.concatenate([np.linspace(0, 3, 60), np.linspace(1, 1 + 1e-9, 60)])
+
+
+@pytest.mark.parametrize("sizes", [[1] * 120, [120], [7, 50, 1, 62], [60, 60]])
+def test_a_factor_is_certified_however_it_is_grown(sizes):
+    """Its residual, in exact arithmetic, is below the bound it keeps; and L L' covers the kernel."""
+    factor = grown(CROWDED, sizes)
+    exact = [[Fraction(float(v)) for v in row] for row in factor.matrix]
+    wanted = np.exp(-((CROWDED[:, None] - CROWDED[None, :]) ** 2)) + BLOCK_LAW.jitter * np.eye(120)
+    total = Fraction(0)
+    for i in range(0, 120, 5):  # a fifth of the rows, all of their entries
+        for j in range(120):
+            product = sum((a * b for a, b in zip(exact[i], exact[j], strict=True) if a and b), Fraction(0))
+            total += (product - Fraction(float(wanted[i, j]))) ** 2
+    assert math.sqrt(total) <= factor._residual
+    covered = factor.matrix @ factor.matrix.T - (wanted - BLOCK_LAW.jitter * np.eye(120))
+    assert np.linalg.eigvalsh(covered).min() >= BLOCK_LAW.jitter / 2 * (1 - 1e-6)
+
+
+def test_rows_are_taken_over_in_other_blocks_than_they_were_made_in():
+    made = grown(CROWDED, [7, 50, 1, 62])
+    for sizes in ([120], [30, 90], [1] * 120):
+        factor = _Factor(BLOCK_LAW)
+        for size in sizes:
+            start, end = factor.count, factor.count + size
+            assert factor.take_over(made.matrix[start:end, :end], *kernel_values(CROWDED, start, end))
+        np.testing.assert_array_equal(factor.matrix, made.matrix)
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (50, 3), (119, 119), (119, 0)])
+def test_rows_that_are_not_the_kernels_are_not_taken_over(row, column):
+    made = grown(CROWDED, [120]).matrix.copy()
+    made[row, column] -= 1e-9
+    factor = _Factor(BLOCK_LAW)
+    assert not factor.take_over(made, *kernel_values(CROWDED, 0, 120))
+    assert factor.count == 0

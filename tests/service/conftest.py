@@ -67,10 +67,13 @@ class Deployment:
         for _ in range(600):
             if self.process.poll() is not None:
                 pytest.fail(f"the server did not start: {self.output.read_text()}")
-            if self.raw("GET", "/healthz")[0] == 200:
+            if self.healthy():
                 return self
             time.sleep(0.1)
         pytest.fail("the server did not answer within a minute")
+
+    def healthy(self) -> bool:
+        return self.raw("GET", "/healthz")[0] == 200
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process is None:
