@@ -175,6 +175,21 @@ def best(work: Callable[[], Any]) -> float:
     return min(times)
 
 
+def first_time(server: Server, holder: Client, bodies: list[bytes], settings: dict[str, Any]) -> float:
+    """Seconds for a batch of points that nobody has asked before, by one connection: their noise is drawn and kept."""
+    release = holder.open("stays", "process", wait=3600, **settings)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
+    headers = {"Authorization": f"Bearer {holder._key}", "Content-Type": "application/json"}
+    start = time.monotonic()
+    for body in bodies:
+        connection.request("POST", f"/api/releases/{release.id}/predict", body, headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise SystemExit(f"status {answer.status}: {answer.read()[:300]!r}")
+        answer.read()
+    return (time.monotonic() - start) / len(bodies)
+
+
 def measured(server: Server, holder: Client, kernel: str, rows: int, seconds: float) -> dict[str, Any]:
     points = questions(40_000 if kernel == "linear" else DISTINCT, 11)
     bodies = [json.dumps({"rows": points[s : s + BATCH]}).encode() for s in range(0, len(points), BATCH)]
@@ -186,9 +201,11 @@ def measured(server: Server, holder: Client, kernel: str, rows: int, seconds: fl
     found = load(server, release.id, bodies, seconds)
     bare = bare_product(kernel, server, rows, points)
     ratio = (BATCH / found["answers_per_second"]) / bare
+    first = first_time(server, holder, bodies, settings)
     return {
         "kernel": kernel, "distinct_points": len(points), "opening_seconds": opening, **found,
         "bare_product_seconds_per_batch": bare, "server_over_bare_product": ratio,
+        "first_time_seconds_per_batch": first, "first_time_over_bare_product": first / bare,
     }  # fmt: skip
 
 
@@ -205,7 +222,7 @@ def main() -> None:
         try:
             holder = server.client("holder", "ruth")
             server.wait(holder)
-            holder.register("stays", "patients.csv", server.schema, epsilon=2.0, delta=1e-5, rule="pure")
+            holder.register("stays", "patients.csv", server.schema, epsilon=4.0, delta=1e-5, rule="pure")
             runs = [measured(server, holder, k, options.rows, options.seconds) for k in ("linear", "rbf")]
             ledger = Ledger(server.database, dataset="stays")
             ledger.verify()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -221,8 +222,10 @@ def asks_for_a_statistic(anna):
 
 
 def test_the_page_needs_nothing_from_elsewhere(served):
-    found = {name: served.raw("GET", f"/{name}") for name in ("", "app.js", "style.css")}
-    for status, headers, body in found.values():
+    names = [file.name for file in files("epsilearn.service").joinpath("page").iterdir()]
+    assert {"index.html", "app.js", "style.css"} < set(names)
+    for name in names:
+        status, headers, body = served.raw("GET", "/" if name == "index.html" else f"/{name}")
         assert status == 200
         assert "charset=utf-8" in headers["content-type"]
         text = body.decode().replace("http://www.w3.org/2000/svg", "")
