@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import time
@@ -86,6 +87,13 @@ class Statistic:
     asked_before: bool
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A key goes to the server it is for, and to no other that this one names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class Client:
     """A server's answers, as Python objects.
 
@@ -114,7 +122,8 @@ class Client:
             raise InvalidInput(f"{url!r} is no server's address; it starts with https:// or http://")
         if not key.isascii() or not key.isprintable():
             raise InvalidInput("that is no key: keys are plain letters and digits")
-        self.url, self._key, self._timeout, self._context = url.rstrip("/"), key, timeout, context
+        self.url, self._key, self._timeout = url.rstrip("/"), key, timeout
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
@@ -234,11 +243,11 @@ class Client:
             raise InvalidInput("a question may hold texts, finite numbers, true and false") from None
         request = urllib.request.Request(self.url + path, body, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout, context=self._context) as answer:
+            with self._opener.open(request, timeout=self._timeout) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             raise _fault(error.code, error.read()) from None
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
             raise ServerError(0, f"no answer from {self.url}: {getattr(error, 'reason', error)}") from None
 
 

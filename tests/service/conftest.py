@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from epsilearn import Client
@@ -157,7 +158,32 @@ def prepare(made: Deployment, clinic: Any) -> None:
     lines = text.splitlines()
     lines[1] = f"44,{CANARY_NUMBER},{CANARY},true,0.0,{CANARY},yes,II,{CANARY_NUMBER / 10}"
     (tables / "table.csv").write_text("\n".join(lines) + "\n")
-    clinic.write_schema(tables)
+    clinic.write_schema(tables).rename(tables / "table.toml")
+    # Points of a sphere: enough of them for an interactive session to have something to say.
+    X = sphere(20_000, 0)
+    rows = [f"note {i},{a!r},{b!r},{c!r},{'yes' if a > 0 else 'no'}" for i, (a, b, c) in enumerate(X.tolist())]
+    (tables / "sphere.csv").write_text("\n".join(["note,a,b,c,label", *rows]) + "\n")
+    bounds = "".join(f"[columns.{name}]\nbounds = [-1, 1]\n" for name in "abc")
+    (tables / "sphere.toml").write_text(
+        f'version = 1\nnorm = 1.0\n[columns.note]\nignore = true\n{bounds}[columns.label]\ncategories = ["no", "yes"]\n'
+    )
+
+
+def sphere(count: int, seed: int) -> np.ndarray:
+    X = np.random.default_rng(seed).normal(size=(count, 3))
+    return X / np.linalg.norm(X, axis=1)[:, None]
+
+
+def directions(count: int) -> list[dict[str, float]]:
+    """Points to ask about the sphere."""
+    return [dict(zip("abc", row, strict=True)) for row in sphere(count, 1).tolist()]
+
+
+# An interactive session on the sphere whose first answers are private, and teach its hypothesis the others.
+TALKATIVE = {
+    "target": "label", "kernel": "linear", "alpha": 0.1, "questions": 400, "failure": 1e-3, "epsilon": 5.0,
+    "delta": 1e-6,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -171,12 +197,15 @@ def stays(deployment: Deployment, holder: Client, request: pytest.FixtureRequest
     return registered(deployment, holder, request.node.name)
 
 
-def registered(deployment: Deployment, holder: Client, name: str, **budget: Any) -> str:
+def registered(deployment: Deployment, holder: Client, name: str, table: str = "table", **budget: Any) -> str:
     name = re.sub(r"[^A-Za-z0-9]+", "-", name)[:40] + uuid.uuid4().hex[:8]
     name = name.lstrip("-")
-    schema = (deployment.folder / "tables" / "schema.toml").read_text()
+    tables = deployment.folder / "tables"
+    # One table has one budget: a copy whose unused note says something else is another table.
+    text = (tables / f"{table}.csv").read_text().replace("note 7,", f"note {name},")
+    (tables / f"{name}.csv").write_text(text)
     settings = {"epsilon": 10.0, "delta": 1e-4, "rule": "pure", **budget}
-    holder.register(name, "table.csv", schema, **settings)
+    holder.register(name, f"{name}.csv", (tables / f"{table}.toml").read_text(), **settings)
     return name
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.service.conftest import points, registered
+from tests.service.conftest import TALKATIVE, directions, points, registered
 
 from epsilearn import Guarantee, Ledger
 from epsilearn.client import ServerError
-from epsilearn.errors import BudgetExceeded, InvalidInput
+from epsilearn.database import Database
+from epsilearn.errors import BudgetExceeded, InvalidInput, StateError
+from epsilearn.service import store
+from epsilearn.service.leave import Leave
+from epsilearn.service.messages import AskStatistic
+from epsilearn.service.tables import Tables
 
 
 def opened(holder, dataset, kind="process", **settings):
     settings = {"target": "died", "epsilon": 1.0, **settings}
-    if kind in ("process", "interactive"):
+    if kind in ("process", "interactive") and "delta" not in settings:
         settings = {"delta": 1e-6, **settings}
     return holder.open(dataset, kind, **settings).id
 
@@ -28,10 +34,17 @@ def opened(holder, dataset, kind="process", **settings):
 def test_a_data_set_has_one_budget_for_good(deployment, holder, stays):
     found = holder.budget(stays)
     assert (found.epsilon, found.delta, found.spent_epsilon, found.used) == (10.0, 1e-4, 0.0, 0.0)
-    schema = (deployment.folder / "tables" / "schema.toml").read_text()
-    with pytest.raises(ServerError, match="budgets are never reset") as caught:
-        holder.register(stays, "table.csv", schema, epsilon=99.0)
-    assert caught.value.status == 409
+    schema = (deployment.folder / "tables" / "table.toml").read_text()
+    for name, file in ((stays, "table.csv"), ("another-name", f"{stays}.csv")):
+        with pytest.raises(ServerError, match="budget") as caught:
+            holder.register(name, file, schema, epsilon=99.0)
+        assert caught.value.status == 409
+    # Not by a copy of it either.
+    copy = deployment.folder / "tables" / "copy.csv"
+    copy.write_bytes((deployment.folder / "tables" / f"{stays}.csv").read_bytes())
+    with pytest.raises(ServerError, match="one table has one budget"):
+        holder.register("another-name", "copy.csv", schema, epsilon=99.0)
+    copy.unlink()
     assert [d.rows for d in holder.datasets() if d.name == stays] == [200]
 
 
@@ -49,7 +62,7 @@ def test_a_data_set_has_one_budget_for_good(deployment, holder, stays):
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_and_leaves_no_ledger(deployment, holder, file, change, message):
-    schema = change((deployment.folder / "tables" / "schema.toml").read_text())
+    schema = change((deployment.folder / "tables" / "table.toml").read_text())
     with pytest.raises(InvalidInput, match=message):
         holder.register("not-made", file, schema, epsilon=1.0)
     assert "not-made" not in [d.name for d in holder.datasets()]
@@ -132,18 +145,55 @@ def test_concurrent_questions_get_one_answer_each(deployment, holder, stays):
 # -------------------------------------------------------------------------------------------------- interactive
 
 
-def test_interactive_answers_say_whether_they_were_private(deployment, holder, stays):
-    release = opened(holder, stays, "interactive", kernel="linear", alpha=5.0, questions=40, epsilon=5.0)
-    asked = points(30)
+def test_interactive_answers_say_whether_they_were_private(deployment, holder):
+    dataset = registered(deployment, holder, "sphere", "sphere")
+    release = opened(holder, dataset, "interactive", **{**TALKATIVE, "questions": 50})
+    asked = directions(40)
     first = holder.predict(release, asked)
-    assert {answer.private for answer in first} <= {True, False}
-    assert all(isinstance(answer.private, bool) for answer in first)
-    anna = deployment.client("analyst", "anna", stays)
+    # The first answers teach the hypothesis the others.
+    assert {answer.private for answer in first} == {True, False}
+    anna = deployment.client("analyst", "anna", dataset)
     assert anna.predict(release, asked) == first
     deployment.restart()
+    left = deployment.post(f"/api/releases/{release}/predict", {"rows": asked}, anna._key)[1]["left"]
     assert anna.predict(release, asked) == first
+    told = deployment.raw("GET", f"/api/releases/{release}", key=anna._key)[2]
+    assert json.loads(told)["left"] == left
+    assert left["questions"] == 10
     with pytest.raises(ServerError, match="would pass the 10 that are left"):
-        anna.predict(release, points(20, start=100))
+        anna.predict(release, directions(60)[40:])
+
+
+def test_last_bits_do_not_depend_on_the_company(deployment, holder, stays):
+    """However questions are put together, by one or by many at once, an answer is the same to the last bit."""
+    asked = points(120)
+    for kind, settings in (("process", {"kernel": "linear"}), ("model", {}), ("model", {"model": "landmark"})):
+        release = opened(holder, stays, kind, **settings)
+        together = holder.predict(release, asked)
+        singly = [answer for row in asked for answer in holder.predict(release, [row])]
+        with ThreadPoolExecutor(8) as pool:
+            sevens = list(pool.map(lambda s: holder.predict(release, asked[s : s + 7]), range(0, 120, 7)))  # noqa: B023
+        assert singly == together
+        assert [answer for part in sevens for answer in part] == together
+
+
+def test_a_session_that_is_not_in_the_database_any_more_is_not_begun_again(deployment, holder, stays):
+    release = opened(holder, stays)
+    first = holder.predict(release, points(3))
+    tables = [store.digits, store.answers, store.values, store.sessions]
+    database = Database.at(deployment.database)
+    kept = {}
+    with database.transaction(write=True) as connection:
+        for table in tables:
+            kept[table.name] = connection.execute(table.select().where(table.c.session == release)).mappings().all()
+            connection.execute(table.delete().where(table.c.session == release))
+    deployment.restart()
+    with pytest.raises(ServerError, match="not in the database any more"):
+        holder.predict(release, points(3))
+    with database.transaction(write=True) as connection:
+        for table in tables[::-1]:
+            connection.execute(table.insert(), [dict(row) for row in kept[table.name]])
+    assert holder.predict(release, points(3)) == first
 
 
 # -------------------------------------------------------------------------------------------------------- models
@@ -202,8 +252,63 @@ def test_statistics_are_debited_when_they_are_asked_and_once(deployment, holder,
         anna.statistic(release, "mean", "weight", epsilon=1.6)
     assert caught.value.status == 409
     assert holder.budget(stays).debits == 1
-    assert [entry["who"] for entry in holder.spending(stays)] == ["anna"]
+    (entry,) = holder.spending(stays)
+    assert entry["who"] == f"anna ({anna._key.split('_')[1][:6]})"
     assert holder.spending(stays)[0]["status"] == "delivered"
+
+
+def test_an_allowance_is_exact(holder, stays):
+    release = holder.open(stays, "statistics", epsilon=1.0).id
+    holder.statistic(release, "mean", "age", epsilon=0.10000000000000002)
+    with pytest.raises(ServerError, match="nothing was debited"):
+        holder.statistic(release, "mean", "days", epsilon=0.9)
+    holder.statistic(release, "mean", "days", epsilon=0.8)
+
+
+def test_one_question_is_one_however_it_is_spelt(holder, stays):
+    release = holder.open(stays, "statistics", epsilon=5.0).id
+    first = holder.statistic(release, "count", "grade", epsilon=0.5, equals=1)
+    assert holder.statistic(release, "count", "grade", epsilon=0.5, equals=1.0).value == first.value
+    first = holder.statistic(release, "histogram", "age", epsilon=0.5, edges=[0.0, 50, 90])
+    assert holder.statistic(release, "histogram", "age", epsilon=0.5, edges=[-0.0, 50.0, 90]).value == first.value
+    assert holder.budget(stays).debits == 2
+
+
+def test_an_answer_is_stored_into_its_own_claim_or_not_told(deployment, tmp_path, monkeypatch):
+    """A claim that was given up while its answer was computed: the debit stands, the answer does not leave."""
+    holder = deployment.client()
+    dataset = registered(deployment, holder, "claims")
+    release = holder.open(dataset, "statistics", epsilon=5.0).id
+    database = Database.at(deployment.database)
+    tables = Tables(database, deployment.folder / "tables", 1e9)
+    leave, asked = Leave(database, tables), AskStatistic(statistic="mean", column="age", epsilon=0.5)
+    column = Tables.column
+
+    def swept(self, *words):
+        leave.sweep()
+        return column(self, *words)
+
+    monkeypatch.setattr(Tables, "column", swept)
+    with pytest.raises(StateError, match="was given up"):
+        leave.ask(release, tables.get(dataset), 5.0, asked, "anna")
+    monkeypatch.undo()
+    assert [entry["status"] for entry in holder.spending(dataset)] == ["spent, not delivered"]
+    found = holder.statistic(release, "mean", "age", epsilon=0.5)
+    assert holder.statistic(release, "mean", "age", epsilon=0.5).value == found.value
+    assert holder.budget(dataset).debits == 2
+    # Whatever goes wrong after the debit, the question can be asked again, and what it cost stays counted.
+    monkeypatch.setattr("epsilearn.service.leave.shown", lambda *_: 1 / 0)
+    other = AskStatistic(statistic="mean", column="days", epsilon=0.5)
+    with pytest.raises(ZeroDivisionError):
+        leave.ask(release, tables.get(dataset), 5.0, other, "anna")
+    monkeypatch.undo()
+    assert not holder.statistic(release, "mean", "days", epsilon=0.5).asked_before
+    assert leave.left(release, 5.0) == 3.0
+    # A process that died with its claim keeps nobody waiting for ever.
+    monkeypatch.setattr("epsilearn.service.leave._LONGEST", 0.0)
+    with database.transaction(write=True) as connection:
+        connection.execute(store.statistics.update().where(store.statistics.c.release == release).values(answer=None))
+    assert leave.ask(release, tables.get(dataset), 5.0, asked, "anna").asked_before is False
 
 
 def test_every_statistic(holder, stays):
@@ -290,7 +395,7 @@ def test_nobody_overspends_together(deployment, holder):
         client = deployment.client("analyst", f"analyst{number}", dataset)
         barrier.wait()
         try:
-            return client.statistic(release.id, "quantile", "age", q=number / 10, epsilon=0.3)
+            return client.statistic(release.id, "quantile", "age", q=(number + 1) / 11, epsilon=0.3)
         except (ServerError, BudgetExceeded):
             return None
 
@@ -332,9 +437,13 @@ def test_what_can_never_be_opened_is_refused(holder, stays, kind, settings, mess
 def test_a_closed_release_answers_no_more(holder, stays, point):
     release = opened(holder, stays, kernel="linear")
     holder.predict(release, [point])
+    leave = holder.open(stays, "statistics", epsilon=1.0).id
     holder.close(release)
+    holder.close(leave)
     with pytest.raises(ServerError, match="closed"):
         holder.predict(release, [point])
+    with pytest.raises(ServerError, match="closed"):
+        holder.statistic(leave, "mean", "age", epsilon=0.5)
     assert holder.budget(stays).spent_epsilon == 1.0
     assert holder.release(release).status == "closed"
 
@@ -343,7 +452,8 @@ def test_a_file_that_changed_is_not_read_any_more(deployment, holder, clinic):
     tables = deployment.folder / "tables"
     changing = tables / "changing.csv"
     changing.write_bytes((tables / "table.csv").read_bytes())
-    schema = (tables / "schema.toml").read_text()
+    schema = (tables / "table.toml").read_text()
+    changing.write_text(changing.read_text().replace("note 8,", "note changing,"))
     dataset = registered(deployment, holder, "changing")
     holder.register(dataset + "x", "changing.csv", schema, epsilon=5.0)
     with changing.open("a") as file:

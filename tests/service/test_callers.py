@@ -119,9 +119,10 @@ def test_a_holder_of_some_data_sets_gives_away_no_more(deployment, holder, stays
     for datasets in (None, ["something-else"], [stays, "something-else"]):
         with pytest.raises(InvalidInput, match="some data sets only"):
             some.create_key("anna", datasets=datasets)
-    with pytest.raises(InvalidInput, match="for other data sets"):
+    with pytest.raises(ServerError, match="for every data set"):
         some.register("another", "table.csv", "version = 1", epsilon=1.0)
-    assert deployment.raw("GET", "/api/log", key=some._key)[0] == 404
+    for path in ("/api/log", "/api/files"):
+        assert deployment.raw("GET", path, key=some._key)[0] == 403
     ours = holder._key.split("_")[1]
     assert deployment.raw("DELETE", f"/api/keys/{ours}", key=some._key)[0] == 404
     listed = deployment.raw("GET", "/api/keys", key=some._key)[2].decode()
@@ -137,7 +138,7 @@ def test_every_call_is_in_the_log_before_it_is_answered(deployment, holder, stay
     ]  # fmt: skip
     for method, path, body, key, status in calls:
         assert deployment.raw(method, path, body, key, **{"Content-Type": "application/json"})[0] == status
-        with Database.at(deployment.database).transaction(write=False) as connection:
+        with store.log_store(Database.at(deployment.database)).transaction(write=False) as connection:
             last = connection.execute(store.calls.select().order_by(store.calls.c.number.desc()).limit(1)).one()
         assert (last.method, last.status, last.address) == (method, status, "127.0.0.1")
         assert last.path == path.replace("%0A", "?")
@@ -240,3 +241,19 @@ def test_two_analysts_share_one_budget(deployment, holder):
     with pytest.raises(ServerError, match="nothing was debited"):
         bert.statistic(release, "mean", "age", epsilon=0.5)
     assert anna.budget(dataset) == bert.budget(dataset)
+
+
+def test_a_key_gives_away_no_more_time_than_it_has(deployment):
+    short = Client(deployment.url, deployment.key("holder", "sam", days=1 / 24))
+    for days in (None, 0.01, 30):
+        made = short.create_key("tom", "holder", days=days).split("_")[1]
+        with Database.at(deployment.database).transaction(write=False) as connection:
+            rows = {row.id: row for row in connection.execute(store.keys.select())}
+        assert rows[made].expires <= rows[short._key.split("_")[1]].expires
+        assert rows[made].who.startswith("sam (")
+
+
+def test_a_schema_file_is_no_table(deployment, holder):
+    asked = {"name": "x", "file": "table.csv", "schema_file": "table.csv", "epsilon": 1.0}
+    status, answer = deployment.post("/api/datasets", asked, holder._key)
+    assert (status, answer["error"]) == (422, "schema_file must name a .toml file")

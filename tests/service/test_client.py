@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import shutil
 import ssl
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -54,6 +56,33 @@ def test_errors_are_those_of_the_library(deployment, holder):
     with pytest.raises(ServerError) as caught:
         Client(deployment.url, "epsk_nobody").budget(dataset)
     assert caught.value.status == 401
+
+
+def test_a_key_is_not_sent_on_to_another_server():
+    seen = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{server.server_address[1]}/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Elsewhere)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with pytest.raises(ServerError) as caught:
+            Client(f"http://127.0.0.1:{server.server_address[1]}", "epsk_x").datasets()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert caught.value.status == 302
+    assert seen == ["Bearer epsk_x"]
 
 
 def test_names_cannot_leave_their_place_in_the_path(deployment, holder):

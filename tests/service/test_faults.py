@@ -7,16 +7,19 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.service.conftest import Deployment, points, prepare, registered
+from tests.service.conftest import TALKATIVE, Deployment, directions, points, prepare, registered
 
 from epsilearn import Client, Ledger
 from epsilearn.client import ServerError
 from epsilearn.errors import EpsilearnError, StateError
 from epsilearn.service.asker import Asker
+from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.kinds import Live
+from epsilearn.service.store import opened_store
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def made(empty_database, clinic, tmp_path):
     deployment.stop(signal.SIGKILL)
 
 
-POOL = points(300)
+POOL, ROUND = points(300), directions(300)
 
 
 class Load:
@@ -69,7 +72,8 @@ class Load:
                     self.faults.append(f"{getattr(error, 'status', None)} {error}")
 
     def predict(self, client: Client, release: str, chosen: list[int]) -> None:
-        found = client.predict(release, [POOL[i] for i in chosen])
+        pool = ROUND if release == self.interactive else POOL
+        found = client.predict(release, [pool[i] for i in chosen])
         with self._lock:
             for i, answer in zip(chosen, found, strict=True):
                 told = (answer.prediction, answer.score, answer.private)
@@ -113,9 +117,10 @@ def under_fire(made: Deployment, kills: int) -> None:
     dataset = registered(made, holder, "fire", epsilon=10.0, delta=1e-4)
     settings = {"target": "died", "delta": 1e-6, "epsilon": 2.0}
     process = holder.open(dataset, "process", kernel="rbf", max_points=400, **settings).id
-    interactive = holder.open(dataset, "interactive", kernel="linear", alpha=2.0, questions=400, **settings).id
+    round_one = registered(made, holder, "round", "sphere")
+    interactive = holder.open(round_one, "interactive", **TALKATIVE).id
     statistics = holder.open(dataset, "statistics", epsilon=5.0).id
-    clients = [Client(made.url, made.key("analyst", name, dataset), timeout=30) for name in ("anna", "bert")]
+    clients = [Client(made.url, made.key("analyst", name), timeout=30) for name in ("anna", "bert")]
     load, chance, debits = Load(clients, process, interactive, statistics), random.Random(0), 0
     load.statistic(clients[0], 0.5)
     for number in range(kills):
@@ -130,6 +135,9 @@ def under_fire(made: Deployment, kills: int) -> None:
         assert found >= debits
         debits = found
     assert len(load.predictions) > 5 * min(kills, 20)
+    # Answers of both kinds went through kills and restarts.
+    seen = {told[2] for (release, _), told in load.predictions.items() if release == interactive}
+    assert True in seen
     assert len(load.asked) > 1 or kills < 10
 
 
@@ -172,9 +180,9 @@ def test_several_processes_answer_as_one(made):
     dataset = registered(made, holder, "workers")
     settings = {"target": "died", "delta": 1e-6, "epsilon": 2.0}
     process = holder.open(dataset, "process", kernel="rbf", max_points=400, **settings).id
-    interactive = holder.open(dataset, "interactive", kernel="linear", alpha=2.0, questions=400, **settings).id
-    statistics = holder.open(dataset, "statistics", epsilon=1.0).id
-    clients = [Client(made.url, made.key("analyst", name, dataset), timeout=60) for name in ("anna", "bert")]
+    interactive = holder.open(registered(made, holder, "round", "sphere"), "interactive", **TALKATIVE).id
+    statistics = holder.open(dataset, "statistics", epsilon=5.0).id
+    clients = [Client(made.url, made.key("analyst", name), timeout=60) for name in ("anna", "bert")]
     load = Load(clients, process, interactive, statistics)
     load.start(0)
     time.sleep(6)
@@ -186,6 +194,26 @@ def test_several_processes_answer_as_one(made):
     # What they count is added up.
     text = made.raw("GET", "/metrics")[2].decode()
     assert 'epsilearn_answers_total{kind="process"}' in text
+
+
+def test_a_release_whose_process_died_while_opening_it_can_be_closed(made):
+    made.workers = 2
+    made.write_config()
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    dataset = registered(made, holder, "orphan", epsilon=30.0, delta=1e-3)
+    release = holder.open(dataset, "process", wait=0, target="died", epsilon=1.0, delta=1e-6, kernel="polynomial").id
+    parent = f"/proc/{made.process.pid}/task/{made.process.pid}/children"
+    for child in Path(parent).read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    for _ in range(300):
+        if made.healthy():
+            break
+        time.sleep(0.1)
+    if holder.release(release).status == "opening":
+        holder.close(release)
+        assert holder.release(release).status == "closed"
+    Ledger(made.database, dataset=dataset).verify()
 
 
 def test_processes_end_with_the_one_that_started_them(made):
@@ -254,6 +282,28 @@ def test_one_question_that_cannot_be_answered_takes_no_other_with_it():
         asker.ask(np.full((1, 1), 1e10)).result(timeout=10)
     assert asker.ask(np.ones((1, 1))).result(timeout=10)
     asker.close()
+
+
+def test_a_question_after_the_end_is_refused_and_those_before_are_answered():
+    asker = Asker(Counting(0.1), 0.0)
+    waiting = asker.ask(np.ones((1, 1)))
+    asker.close()
+    assert waiting.result(timeout=10).answers == [{"score": 1.0}]
+    with pytest.raises(StateError, match="no questions any more"):
+        asker.ask(np.ones((1, 1)))
+
+
+def test_nobody_waits_for_the_session_of_somebody_else(made, monkeypatch):
+    """While a session's row is locked, others are told of it, and of everything else, without waiting."""
+    holder = Client(made.url, made.key("holder", "ruth"), timeout=30)
+    made.start()
+    release = holder.open(registered(made, holder, "round", "sphere"), "interactive", **TALKATIVE).id
+    holder.predict(release, ROUND[:3])
+    session = DatabaseSession(opened_store(made.database), release)
+    with session.writing():
+        session.write("changes", session.read("changes"))  # whatever a writer does, it has not committed yet
+        assert holder.release(release).status == "open"
+        assert made.raw("GET", "/api/me", key=holder._key)[0] == 200
 
 
 def test_padded_answers_leave_at_multiples_of_the_pad():

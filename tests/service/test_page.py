@@ -90,7 +90,7 @@ def used(person, name):
     return float(person.find("budget", name=name).first.locator('[role="meter"]').get_attribute("aria-valuenow"))
 
 
-def register(person, schema):
+def register(person):
     person.find("register-open").click()
     form = person.find("register-form")
     form.locator("[name=name]").fill("stays")
@@ -98,8 +98,7 @@ def register(person, schema):
     form.locator("[name=epsilon]").fill("5")
     form.locator("[name=delta]").fill("1e-5")
     form.locator("[name=rule]").select_option("pure")
-    if form.locator("[name=schema_toml]").is_visible():
-        form.locator("[name=schema_toml]").fill(schema)
+    form.locator("[name=schema_file]").select_option("table.toml")
     person.find("register-review").click()
     person.page.locator("[data-test=register-dialog] [data-test=confirm]").click()
     person.find("budget", name="stays").first.wait_for()
@@ -149,7 +148,7 @@ def what_the_holder_does(person, holder_key, tmp_path):
     person.find("sign-in-fault").wait_for()
     assert "not valid" in person.find("sign-in-fault").inner_text()
     person.sign_in(holder_key)
-    register(person, (tmp_path / "tables" / "schema.toml").read_text())
+    register(person)
     if "datasets/stays" not in person.page.url:
         person.find("dataset-link").first.click()
     person.find("open-release-open").wait_for()

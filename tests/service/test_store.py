@@ -16,7 +16,7 @@ from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.service import store
 from epsilearn.service.configuration import Configuration
 from epsilearn.service.kept import DatabaseSession
-from epsilearn.service.store import MIGRATIONS, only_server, opened_store
+from epsilearn.service.store import UPGRADES, only_server, opened_store
 
 
 @pytest.fixture
@@ -38,16 +38,16 @@ def test_a_newer_server_upgrades_and_an_older_one_refuses(url):
 
     opened_store(url, make=True)
     text, _ = Keys(opened_store(url)).create("analyst", "anna", None, "tests")
-    newer = (*MIGRATIONS, add_a_column)
-    database = opened_store(url, migrations=newer)
-    assert version(database) == [len(newer)]
+    newer = (*UPGRADES, add_a_column)
+    database = opened_store(url, upgrades=newer)
+    assert version(database) == [1 + len(newer)]
     with database.transaction(write=False) as connection:
         assert connection.execute(sa.text("SELECT colour FROM epsilearn_key")).all() == [(None,)]
     assert Keys(database).check(text).name == "anna"
-    opened_store(url, migrations=newer)  # once only
+    opened_store(url, upgrades=newer)  # once only
     with pytest.raises(LedgerError, match="used by a newer one"):
         opened_store(url)
-    assert version(database) == [len(newer)]
+    assert version(database) == [1 + len(newer)]
 
 
 def test_an_upgrade_that_fails_changes_nothing(url):
@@ -58,9 +58,9 @@ def test_an_upgrade_that_fails_changes_nothing(url):
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError):
-        opened_store(url, migrations=(*MIGRATIONS, fail))
+        opened_store(url, upgrades=(*UPGRADES, fail))
     database = opened_store(url)
-    assert version(database) == [len(MIGRATIONS)]
+    assert version(database) == [1 + len(UPGRADES)]
     with database.transaction(write=False) as connection:
         assert "colour" not in [c["name"] for c in sa.inspect(connection).get_columns("epsilearn_key")]
 
@@ -81,7 +81,7 @@ def test_servers_that_start_at_once_make_the_tables_once(url):
     for thread in threads:
         thread.join()
     assert failures == []
-    assert version(opened_store(url)) == [len(MIGRATIONS)]
+    assert version(opened_store(url)) == [1 + len(UPGRADES)]
 
 
 def test_nothing_is_made_unasked(url, tmp_path):

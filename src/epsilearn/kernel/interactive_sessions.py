@@ -231,11 +231,11 @@ class SparseLearnerSession(_Session):
 
     def threshold_digits(self) -> tuple[int, int]:
         """The random digits of the threshold's noise, and how many they are."""
-        return self._far.digits()
+        return self._far._digits()
 
     def restore_threshold(self, digits: tuple[int, int]) -> None:
         """Go on with a threshold whose noise has these digits."""
-        self._far.restore(self._updates_left, digits)
+        self._far._restore(self._updates_left, digits)
 
     def replay(self, point: Any, step: float, private: bool) -> None:
         """Take over one answer that this session gave in another process, or before a restart."""

@@ -16,9 +16,14 @@ from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL, PUBLIC_HYPOTHES
 from epsilearn.kernel.kernels import Kernel
 from epsilearn.mechanisms.session import Journal, JournalEntry
 
-__all__ = ["KeptSession"]
+__all__ = ["KeptSession", "was_private"]
 
 _DETAIL = struct.Struct("<?d")  # whether the private model answered, and the hypothesis's step
+
+
+def was_private(entry: JournalEntry) -> bool:
+    """Whether the private model gave this answer."""
+    return bool(_DETAIL.unpack(entry.detail)[0])
 
 
 class KeptSession:
@@ -62,12 +67,6 @@ class KeptSession:
                 raise
             left = self._session.updates_left, self._session.questions_left
             return [Answer(*self._known[code], *left) for code in codes]
-
-    def left(self) -> tuple[int, int]:
-        """How many more updates there are, and how many more questions anybody may ask."""
-        with self._lock, self._journal.writing():
-            self._catch_up()
-            return self._session.updates_left, self._session.questions_left
 
     def _answer_new(self, codes: list[bytes], points: Any) -> None:
         fresh = {code: position for position, code in reversed(list(enumerate(codes))) if code not in self._known}

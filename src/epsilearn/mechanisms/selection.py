@@ -171,6 +171,7 @@ class AboveThreshold(LiveMechanism):
             rows_per_person=rows_per_person,
             curve=Pure(epsilon) if positives == 1 else Composite((Pure(each),) * positives),
         )
+        self._positives = positives
         # The session's answers leave one by one: opening it is the delivery.
         with spending(promise, ledger, purpose, random_state) as (self._source, self.guarantee):
             self._state = positives, Variate(LAPLACE, self._source)
@@ -195,12 +196,16 @@ class AboveThreshold(LiveMechanism):
         """How many positive answers are left."""
         return self._state[0]
 
-    def digits(self) -> tuple[int, int]:
-        """The random digits of the threshold's noise, for whoever keeps a session, and how many they are. Private."""
+    # For a session that is kept, and for nobody else: the digits are private.
+
+    def _digits(self) -> tuple[int, int]:
+        """The random digits of the threshold's noise, and how many they are."""
         return self._state[1].digits()
 
-    def restore(self, remaining: int, digits: tuple[int, int]) -> None:
+    def _restore(self, remaining: int, digits: tuple[int, int]) -> None:
         """Go on as a session of the same promise that was kept: so many positives left, the threshold's noise this."""
+        if not 0 <= remaining <= self._positives:
+            raise StateError(f"a session of {self._positives} positive answers cannot have {remaining} left")
         self._state = remaining, Variate(LAPLACE, self._source, Uniform(self._source, *digits))
 
     def _excess(self, value: Fraction, question: Variate, threshold: Variate) -> Callable[[int], arb]:

@@ -218,11 +218,21 @@ class _Factor:
         if not (np.isfinite(across).all() and np.isfinite(own).all()):
             raise InvalidInput("the kernel gave a value that is not finite")
 
+    @staticmethod
+    def _refusal() -> InvalidInput:
+        return InvalidInput(
+            "the kernel matrix at these points is too far from positive semi-definite for a certified factor; "
+            "check the kernel, or declare its kernel_error"
+        )
+
+    @np.errstate(all="ignore")
     def _next(self, across: Array, own: Array) -> Array:
         left = solve_triangular(self.matrix, across, lower=True).T if self.count else np.empty((len(own), 0))
         rest = own + self._law.jitter * np.eye(len(own)) - left @ left.T
         corner = np.zeros_like(rest)
         for i in range(len(rest)):
+            if not np.isfinite(corner[:i]).all() or not np.isfinite(rest[: i + 1, i]).all():
+                raise self._refusal()
             row = solve_triangular(corner[:i, :i], rest[:i, i], lower=True) if i else np.empty(0)
             pivot = rest[i, i] - row @ row
             # Any positive pivot is certified below; a floor keeps the factor from blowing up.
@@ -246,10 +256,7 @@ class _Factor:
         added = 2 * float(np.sum(before**2)) + float(np.sum(among**2))
         residual = 1.0001 * math.sqrt(self._residual**2 + added)
         if not residual + self._law.cap * self._law.kernel_error <= self._law.jitter / 2:
-            raise InvalidInput(
-                "the kernel matrix at these points is too far from positive semi-definite for a certified factor; "
-                "check the kernel, or declare its kernel_error"
-            )
+            raise self._refusal()
         count = rows.shape[1]
         if count > len(self._rows):
             larger = np.zeros((2 * count, 2 * count))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
@@ -11,6 +13,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.ledger import Balance as LedgerBalance
 from epsilearn.schema import Schema
 from epsilearn.service.asked import as_table
+from epsilearn.service.asker import Told
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import HOLDER, Caller
 from epsilearn.service.leave import statistics_promise
@@ -91,17 +94,12 @@ def release_details(here: Parts, caller: Caller, release: Release) -> ReleaseDet
     guarantee, schema = release.guarantee, here.tables.get(release.dataset).schema
     if release.kind == "statistics":
         guarantee = statistics_promise(release.settings.epsilon, schema.rows_per_person)
-    left: dict[str, float | None] = {}
-    if release.kind == "statistics":
-        left = {"epsilon": here.releases.leave.left(release.id, release.settings.epsilon)}
-    elif release.status == OPEN and release.kind != "model":
-        left = here.releases.asker(release).live.left()
     return ReleaseDetails(
         **_summary(caller, release), settings=release.settings.model_dump(),
         guarantee=None if guarantee is None else guarantee.to_dict(),
         meaning=[] if guarantee is None else guarantee.explain().sentences(),
         noise_deviation=release.facts.get("noise_deviation"), tolerance=release.facts.get("tolerance"),
-        documents=sorted(here.releases.documents(release.id)), left=left,
+        documents=sorted(here.releases.documents(release.id)), left=here.releases.left(release),
         columns=_columns(schema, getattr(release.settings, "target", None)),
     )  # fmt: skip
 
@@ -146,8 +144,16 @@ def get_release(release: Id, caller: Analyst, here: Here) -> ReleaseDetails:
 
 
 @router.post("/releases/{release}/predict")
-def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
+async def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
     """Private predictions for some points. The same point has the same answer, whoever asks, whenever."""
+    kind, waiting = await asyncio.to_thread(_asked, here, caller, release, asked)
+    # No thread waits with them: padded answers would keep all threads from everybody else.
+    told = await asyncio.wrap_future(waiting)
+    here.metrics.answered(kind, len(told.answers))
+    return Answers.model_validate({"answers": told.answers, "left": told.left})
+
+
+def _asked(here: Parts, caller: Caller, release: str, asked: Points) -> tuple[str, Future[Told]]:
     found = _release(here, caller, release)
     if found.kind == "statistics":
         raise Taken("this release answers statistics, not predictions")
@@ -158,9 +164,7 @@ def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
     if live.schema.sparse:
         raise InvalidInput("the columns of this model are numbered; download it, and ask it where you are")
     X = live.encoding.matrix(as_table(asked.rows, live.schema, live.target))
-    told = asker.ask(X).result()
-    here.metrics.answered(found.kind, len(told.answers))
-    return Answers.model_validate({"answers": told.answers, "left": told.left})
+    return found.kind, asker.ask(X)
 
 
 @router.post("/releases/{release}/statistic")
@@ -172,7 +176,7 @@ def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here)
     if found.status != OPEN:
         raise Taken(f"this release is {found.status}: it takes no questions")
     dataset = here.tables.get(found.dataset)
-    told = here.releases.leave.ask(found.id, dataset, found.settings.epsilon, asked, caller.name)
+    told = here.releases.leave.ask(found.id, dataset, found.settings.epsilon, asked, caller.label)
     here.metrics.answered("statistics", 1)
     return StatisticAnswer(**told.content, asked_before=told.asked_before, left={"epsilon": told.left})
 

@@ -43,6 +43,11 @@ def _invalid(error: RequestValidationError) -> JSONResponse:
     if first["type"] == "json_invalid":
         return JSONResponse({"error": "the body is not JSON"}, 400)
     place = ".".join(str(part) for part in first["loc"] if part != "body")
+    values = [fault for fault in error.errors() if fault["loc"][:2] == ("body", "rows") and len(fault["loc"]) > 4]
+    if values:
+        # A value may be of several kinds, and each would complain by itself.
+        place = ".".join(map(str, values[0]["loc"][1:4]))
+        return JSONResponse({"error": f"{place}: must be a text, a finite number, true, false or null"}, 422)
     more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
     return JSONResponse({"error": f"{place or 'the body'}: {first['msg']}{more}"}, 422)
 

@@ -64,18 +64,25 @@ def _check(value: Any, column: Column, label: str) -> None:
         raise InvalidInput(f"{label} must be one of its categories: {', '.join(map(str, categories[:20]))}")
 
 
-def question_of(asked: AskStatistic) -> str:
-    """The question in one form, so that the same one is known again."""
+def question_of(asked: AskStatistic, schema: Schema) -> str:
+    """The question in one form, so that the same one is known again however it is spelt."""
     content = asked.model_dump(exclude_none=True)
     if asked.statistic == "median":
         content.update(statistic="quantile", q=0.5)
     if content["statistic"] != "quantile":
         content.pop("q")
+    if asked.equals is not None:
+        # 1, 1.0 and true are one category.
+        content["equals"] = list(schema.columns[asked.column].categories or ()).index(asked.equals)
+    if asked.edges is not None:
+        content["edges"] = [edge + 0.0 for edge in asked.edges]
     return json.dumps(content, sort_keys=True)
 
 
 def request_of(asked: AskStatistic, schema: Schema) -> tuple[Callable[..., Release], list[str] | None]:
     """The statistic as a function of the column's values, and what each number of it counts; all public."""
+    if schema.sparse:
+        raise InvalidInput("the columns of this table are numbered; there are no statistics of them here")
     column = schema.columns.get(asked.column)
     if column is None or column.ignored:
         raise InvalidInput(f"{one_line(asked.column)} is not a column that can be asked about")
@@ -115,7 +122,7 @@ def _histogram(asked: AskStatistic, column: Column) -> tuple[Callable[..., Relea
     edges = asked.edges
     if edges is None or not all(low < high for low, high in pairwise(edges)):
         raise InvalidInput("a histogram of numbers needs edges, each larger than the one before")
-    bins = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    bins = [f"{low:.12g} to {high:.12g}" for low, high in pairwise(edges)]
     return lambda values, **options: statistics.histogram(values, edges=edges, **options), bins
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from epsilearn.errors import EpsilearnError
+from epsilearn.errors import EpsilearnError, StateError
 from epsilearn.service.kinds import Live
 
 __all__ = ["Asker", "Told"]
@@ -54,17 +54,23 @@ class Asker:
         self.live = live
         self._pad = pad if live.padded else 0.0
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._lock, self._closed = threading.Lock(), False
         threading.Thread(target=self._work, name="epsilearn-asker", daemon=True).start()
 
     def ask(self, X: Any) -> Future[Told]:
         """The answers to some encoded points, when they are there."""
         waiting = _Waiting(X)
-        self._queue.put(waiting)
+        with self._lock:
+            if self._closed:
+                raise StateError("this release takes no questions any more")
+            self._queue.put(waiting)
         return waiting.done
 
     def close(self) -> None:
         """Answer what is waiting, and stop."""
-        self._queue.put(None)
+        with self._lock:
+            self._closed = True
+            self._queue.put(None)
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:

@@ -25,7 +25,8 @@ class Limits:
     body_bytes : int
         How long the body of a request may be.
     requests_per_minute : int
-        How many calls a key may make; an address that gives wrong keys may try a tenth as often.
+        How many calls a key may make; an address that gives wrong keys may try a tenth as often. Counted by each
+        worker, for its share: a connection that stays with one of several gets no more than that.
     pad_seconds : float
         Answers of interactive sessions leave at multiples of this, so that time does not tell where they came from.
     memory_gib : float
@@ -152,9 +153,8 @@ def _checked(kind: type, data: object, where: str) -> dict[str, Any]:
 
 def _positive(numbers: dict[str, Any]) -> dict[str, Any]:
     for name, number in numbers.items():
-        least = 0 if name == "pad_seconds" else 1e-3
-        if not least <= number <= 1e12:
-            raise InvalidInput(f"[limits] {name} must be above 0, and no more than 1e12")
+        if not 1e-3 <= number <= 1e12:
+            raise InvalidInput(f"[limits] {name} must be at least 0.001, and no more than 1e12")
     return numbers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from epsilearn.errors import InvalidInput
 from epsilearn.schema import Schema
 from epsilearn.service.analyst_routes import balance_of, data_set_details, release_details
+from epsilearn.service.callers import Forbidden
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import Caller
 from epsilearn.service.messages import (
@@ -39,23 +41,23 @@ def _data_set(here: Parts, caller: Caller, name: str) -> DataSet:
 
 
 @router.get("/files")
-def list_files(caller: Holder, here: Here) -> Files:  # noqa: ARG001
-    """The files that can be registered."""
+def list_files(caller: Holder, here: Here) -> Files:
+    """The files that can be registered, by a key for every data set."""
+    _check_unlimited(caller)
     return Files(files=here.tables.files())
 
 
 @router.post("/datasets", status_code=201)
 def register_data_set(asked: RegisterDataSet, caller: Holder, here: Here) -> DataSetDetails:
     """Register a table: every row is read once and checked, and its budget is fixed for good."""
-    if not caller.may_see(asked.name):
-        raise InvalidInput("this key is for other data sets; register this one with a key for all, or for this name")
+    _check_unlimited(caller)
     if (asked.schema_toml is None) == (asked.schema_file is None):
         raise InvalidInput("give either schema_toml, the schema itself, or schema_file, a file with it")
     if asked.schema_toml is not None:
         schema = Schema.from_toml(asked.schema_toml)
     else:
-        schema = Schema.read(here.tables.path(asked.schema_file or ""))
-    made = here.tables.register(asked.name, asked.file, schema, asked.epsilon, asked.delta, asked.rule, caller.name)
+        schema = Schema.read(_schema_file(here, asked.schema_file or ""))
+    made = here.tables.register(asked.name, asked.file, schema, asked.epsilon, asked.delta, asked.rule, caller.label)
     return data_set_details(here, made)
 
 
@@ -63,7 +65,7 @@ def register_data_set(asked: RegisterDataSet, caller: Holder, here: Here) -> Dat
 def bill(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> Bill:
     """What opening a release would cost. Nothing is debited."""
     dataset = _data_set(here, caller, name)
-    promise, before, after = here.releases.bill(dataset, asked, caller.name)
+    promise, before, after = here.releases.bill(dataset, asked, caller.label)
     return Bill(
         epsilon=promise.epsilon, delta=promise.delta, debited_now=asked.kind != "statistics",
         before=balance_of(before), after=balance_of(after), meaning=promise.explain().sentences(),
@@ -74,7 +76,7 @@ def bill(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> Bill:
 def open_release(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> ReleaseDetails:
     """Open a release: the budget is debited, and the model is fitted in the background. Ask again for its status."""
     dataset = _data_set(here, caller, name)
-    made = here.releases.open(dataset, asked, caller.name)
+    made = here.releases.open(dataset, asked, caller.label)
     return release_details(here, caller, here.releases.get(made))
 
 
@@ -100,7 +102,7 @@ def create_key(asked: CreateKey, caller: Holder, here: Here) -> CreatedKey:
     """A new key, told this once. Nobody can give away more than they have."""
     if not _covers(caller, asked.datasets):
         raise InvalidInput("this key is for some data sets only, and so are the keys it makes: name some of them")
-    text, made = here.keys.create(asked.role, asked.name, asked.datasets, caller.name, asked.days)
+    text, made = here.keys.create(asked.role, asked.name, asked.datasets, caller.label, asked.days, caller.expires)
     return CreatedKey(key=text, id=made)
 
 
@@ -120,9 +122,21 @@ def read_log(
     count: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Calls:  # fmt: skip
     """The newest calls, or those before a number. For keys that are for every data set."""
-    if caller.datasets is not None:
-        raise NotFound("the log speaks of all data sets, and this key is for some")
+    _check_unlimited(caller)
     return Calls.model_validate({"calls": here.log.listed(before, count)})
+
+
+def _check_unlimited(caller: Caller) -> None:
+    """Whoever registers a table learns whether its rows fit: that is not for a key for other sets."""
+    if caller.datasets is not None:
+        raise Forbidden("this is for keys that are for every data set")
+
+
+def _schema_file(here: Parts, name: str) -> FilePath:
+    # Anything else would be a table, and an error would speak of its lines.
+    if not name.endswith(".toml"):
+        raise InvalidInput("schema_file must name a .toml file")
+    return here.tables.path(name)
 
 
 def _covers(caller: Caller, datasets: list[str] | None) -> bool:

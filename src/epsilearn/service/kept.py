@@ -29,10 +29,12 @@ class DatabaseSession(SessionStore):
         The server's.
     name : str
         The session's.
+    begun : bool
+        Whether it was opened and paid for earlier: then it must be there.
     """
 
-    def __init__(self, database: Database, name: str) -> None:
-        self.name = name
+    def __init__(self, database: Database, name: str, *, begun: bool = False) -> None:
+        self.name, self._begun = name, begun
         self._database = database
         self._connection: sa.Connection | None = None
         self._pending: dict[str, bytes] = {}
@@ -40,6 +42,11 @@ class DatabaseSession(SessionStore):
     @contextmanager
     def opening(self) -> Iterator[None]:
         self._pending = {}
+        if self._begun and self.read("version") is None:
+            raise StateError(
+                "what was answered in this session is not in the database any more; a new one would answer otherwise. "
+                "Restore the database, or open a new release, which costs its budget again"
+            )
         yield
 
     @contextmanager

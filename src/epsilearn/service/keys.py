@@ -43,12 +43,20 @@ class Caller:
         Written into the ledger and the log.
     datasets : tuple of str or None
         Those the key is for; None for all.
+    expires : str or None
+        When it ends, if it does.
     """
 
     key: str
     role: str
     name: str
     datasets: tuple[str, ...] | None
+    expires: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How the ledger knows somebody: names may be given twice, keys not."""
+        return f"{self.name} ({self.key[:6]})"
 
     def may_see(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets
@@ -75,7 +83,13 @@ class Keys:
         self._database = database
 
     def create(
-        self, role: str, name: str, datasets: list[str] | None, who: str, days: float | None = None
+        self,
+        role: str,
+        name: str,
+        datasets: list[str] | None,
+        who: str,
+        days: float | None = None,
+        latest: str | None = None,
     ) -> tuple[str, str]:
         """A new key, told this once, and the name by which it is revoked.
 
@@ -90,6 +104,8 @@ class Keys:
             Who made it.
         days : float, optional
             After which it expires.
+        latest : str, optional
+            When it expires at the latest: nobody gives away more than they have.
         """
         if role not in ROLES:
             raise InvalidInput(f"a key's role is {' or '.join(ROLES)}, not {role!r}")
@@ -100,7 +116,10 @@ class Keys:
             raise InvalidInput(f"a key lasts more than 0 and at most {_LONGEST_DAYS:,} days")
         made, secret = secrets.token_hex(8), secrets.token_hex(32)
         created = store.now()
-        expires = None if days is None else (datetime.fromisoformat(created) + timedelta(days=days)).isoformat()
+        expires = latest
+        if days is not None:
+            ends = (datetime.fromisoformat(created) + timedelta(days=days)).isoformat(timespec="microseconds")
+            expires = ends if latest is None else min(ends, latest)
         row = {
             "id": made, "digest": _digest(secret), "role": role, "name": name, "created": created, "who": who,
             "datasets": json.dumps(datasets), "expires": expires, "revoked": None,
@@ -120,7 +139,7 @@ class Keys:
         ended = row is None or row.revoked is not None or (row.expires is not None and row.expires <= store.now())
         if row is None or ended or not same:
             raise UnknownKey("this key is not valid: it is wrong, expired or revoked; ask the data holder for one")
-        return Caller(row.id, row.role, row.name, _names(row.datasets))
+        return Caller(row.id, row.role, row.name, _names(row.datasets), row.expires)
 
     def revoke(self, key: str) -> bool:
         """End a key; False if there is none of that name."""

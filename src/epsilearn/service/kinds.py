@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,9 @@ from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.job import Job, Stated, kernel_of, within
 from epsilearn.kernel import GaussianProcessRelease, InteractiveLearner
+from epsilearn.kernel.erm import MOST_GRAM_ROWS
 from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL
+from epsilearn.kernel.kept_session import was_private
 from epsilearn.ledger import Held
 from epsilearn.model_file import model_from_json
 from epsilearn.release_folder import foresee, release_texts
@@ -34,7 +37,7 @@ from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.messages import Interactive, Model, Process
 from epsilearn.service.tables import DataSet, Tables
 
-__all__ = ["Kind", "Live", "Opened", "kind_of"]
+__all__ = ["Kind", "Live", "Opened", "Stored", "kind_of"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +47,15 @@ class Opened:
     """What is public about a release once it is open."""
 
     guarantee: Guarantee
+    facts: dict[str, Any]
+    documents: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the database holds of a release that is open."""
+
+    session: DatabaseSession
     facts: dict[str, Any]
     documents: dict[str, str]
 
@@ -63,7 +75,7 @@ class Live(ABC):
         """An answer for each encoded point."""
 
     def left(self) -> dict[str, float | None]:
-        """What may still be asked; nothing where there is no limit."""
+        """What may still be asked."""
         return {}
 
     def _told(self, scores: Array) -> list[dict[str, Any]]:
@@ -103,8 +115,12 @@ class Kind(ABC):
         """Read the rows, debit, fit. ``balance`` tells where the ledger stands, for the report."""
 
     @abstractmethod
-    def live(self, tables: Tables, session: DatabaseSession, documents: dict[str, str]) -> Live:
+    def live(self, tables: Tables, stored: Stored) -> Live:
         """The release as it was opened, in this process."""
+
+    def left(self, stored: Stored) -> dict[str, float | None]:  # noqa: ARG002 - most have no limit
+        """What may still be asked, read off what was answered; nothing where there is no limit."""
+        return {}
 
 
 class _Learner(Kind):
@@ -119,6 +135,11 @@ class _Learner(Kind):
         if schema.sparse:
             raise InvalidInput("a table of numbered columns can be opened as a model, not for questions")
         column = schema.check_target(target)
+        if self.settings.kernel == "rbf" and self.dataset.rows > MOST_GRAM_ROWS:
+            raise InvalidInput(
+                f"the rbf kernel takes at most {MOST_GRAM_ROWS:,} rows here; choose the linear or polynomial kernel, "
+                "or open a landmark model"
+            )
         if column.categories is not None and len(column.categories) != 2:
             raise InvalidInput("questions are about numbers or two classes; open a logistic or landmark model for more")
 
@@ -186,22 +207,33 @@ class ProcessKind(_Learner):
         )  # fmt: skip
 
     def _facts(self, fitted: Any) -> dict[str, Any]:
-        return {"noise_deviation": fitted.noise_.deviation}
+        limit = None if fitted.points_left_ is None else self.settings.max_points
+        return {"noise_deviation": fitted.noise_.deviation, "points": limit}
 
-    def live(self, tables: Tables, session: DatabaseSession, documents: dict[str, str]) -> Live:  # noqa: ARG002
-        return _LiveProcess(self, self._fitted(tables, session, None))
+    def live(self, tables: Tables, stored: Stored) -> Live:
+        return _LiveProcess(self, self._fitted(tables, stored.session, None), stored)
+
+    def left(self, stored: Stored) -> dict[str, float | None]:
+        limit = stored.facts["points"]
+        return {"points": None if limit is None else limit - stored.session.count()}
 
 
-class _LiveProcess(Live):
-    def __init__(self, kind: ProcessKind, fitted: Any) -> None:
+class _LiveSession(Live):
+    """What processes and interactive sessions share in a process that answers for them."""
+
+    def __init__(self, kind: _Learner, fitted: Any, stored: Stored) -> None:
         super().__init__(kind.dataset.schema, kind.settings.target)
-        self._kind, self._fitted = kind, fitted
-
-    def answers(self, X: Any) -> list[dict[str, Any]]:
-        return self._told(self._fitted.decision_function(self._kind._points(X)))
+        self._kind, self._fitted, self._stored = kind, fitted, stored
 
     def left(self) -> dict[str, float | None]:
-        return {"points": self._fitted.points_left_}
+        return self._kind.left(self._stored)
+
+
+class _LiveProcess(_LiveSession):
+    def answers(self, X: Any) -> list[dict[str, Any]]:
+        ask, points = self._fitted.decision_function, self._kind._points(X)
+        # Noise that is drawn as questions come is kept with its answer; otherwise answers are computed each time.
+        return self._told(one_by_one(ask, points) if self._stored.facts["points"] is None else ask(points))
 
 
 class InteractiveKind(_Learner):
@@ -223,25 +255,22 @@ class InteractiveKind(_Learner):
     def _facts(self, fitted: Any) -> dict[str, Any]:
         return {"tolerance": fitted.tolerance_, "updates": fitted.session_.updates}
 
-    def live(self, tables: Tables, session: DatabaseSession, documents: dict[str, str]) -> Live:  # noqa: ARG002
-        return _LiveInteractive(self, self._fitted(tables, session, None))
+    def live(self, tables: Tables, stored: Stored) -> Live:
+        return _LiveInteractive(self, self._fitted(tables, stored.session, None), stored)
+
+    def left(self, stored: Stored) -> dict[str, float | None]:
+        entries = stored.session.entries(0)
+        updates = stored.facts["updates"] - sum(was_private(entry) for entry in entries)
+        return {"questions": self.settings.questions - len(entries), "updates": updates}
 
 
-class _LiveInteractive(Live):
+class _LiveInteractive(_LiveSession):
     padded = True
-
-    def __init__(self, kind: InteractiveKind, fitted: Any) -> None:
-        super().__init__(kind.dataset.schema, kind.settings.target)
-        self._kind, self._fitted = kind, fitted
 
     def answers(self, X: Any) -> list[dict[str, Any]]:
         found = self._fitted.ask(self._kind._points(X))
         told = self._told(np.array([answer.value for answer in found]))
         return [{**one, "private": answer.source == PRIVATE_MODEL} for one, answer in zip(told, found, strict=True)]
-
-    def left(self) -> dict[str, float | None]:
-        updates, questions = self._fitted._session_.left()
-        return {"questions": questions, "updates": updates}
 
 
 class ModelKind(Kind):
@@ -272,8 +301,8 @@ class ModelKind(Kind):
         texts = release_texts(model, foreseen, balance())
         return Opened(model.guarantee, {"noise_deviation": model.noise.deviation, "method": model.method}, texts)
 
-    def live(self, tables: Tables, session: DatabaseSession, documents: dict[str, str]) -> Live:  # noqa: ARG002
-        return _LiveModel(model_from_json(documents["model.json"]))
+    def live(self, tables: Tables, stored: Stored) -> Live:  # noqa: ARG002 - it left the rows behind
+        return _LiveModel(model_from_json(stored.documents["model.json"]))
 
 
 class _LiveModel(Live):
@@ -282,10 +311,15 @@ class _LiveModel(Live):
         self._model = model
 
     def answers(self, X: Any) -> list[dict[str, Any]]:
-        scores = self._model.weights.scores(X)
+        scores = one_by_one(self._model.weights.scores, X)
         if scores.shape[1] == 1:
             return self._told(scores[:, 0])
         return [{"prediction": label, "score": None} for label in self._model.predictions(scores).tolist()]
+
+
+def one_by_one(scores: Callable[[Any], Array], X: Any) -> Array:
+    """Scores of rows, each by itself: a library adds up otherwise in other company, and the last bit would tell."""
+    return np.concatenate([scores(X[i : i + 1]) for i in range(X.shape[0])])
 
 
 _KINDS: dict[str, type[Kind]] = {"process": ProcessKind, "interactive": InteractiveKind, "model": ModelKind}

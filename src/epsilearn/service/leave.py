@@ -11,12 +11,15 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
 
+from epsilearn.balls import decimal_down, exact
 from epsilearn.database import Database
+from epsilearn.errors import StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Held
 from epsilearn.service import store
@@ -27,6 +30,7 @@ from epsilearn.service.tables import DataSet, Tables, Taken
 __all__ = ["Leave", "Statistic", "statistics_promise"]
 
 _PATIENCE = 30.0  # seconds to wait for another process that is answering the same question
+_LONGEST = 600.0  # seconds after which a question that was claimed and not answered is nobody's any more
 
 
 def statistics_promise(epsilon: float, rows_per_person: int) -> Guarantee:
@@ -64,31 +68,30 @@ class Leave:
     def ask(self, release: str, dataset: DataSet, allowed: float, asked: AskStatistic, who: str) -> Statistic:
         """The answer: from the store if somebody has asked before, else released now."""
         request, bins = request_of(asked, dataset.schema)
-        question = question_of(asked)
+        question = question_of(asked, dataset.schema)
         with self._locks[release]:
-            found = self._claimed(release, question, allowed, asked.epsilon, who)
-            if found is not None:
-                return Statistic(json.loads(found), True, self.left(release, allowed))
+            claim = self._claimed(release, question, allowed, asked.epsilon, who)
+            if isinstance(claim, str):
+                return Statistic(json.loads(claim), True, self.left(release, allowed))
             held = Held(self._tables.ledger(dataset.name, who), f"{asked.statistic} of {asked.column}")
             try:
                 released = request(
                     self._tables.column(dataset, asked.column),
                     epsilon=asked.epsilon, rows_per_person=dataset.schema.rows_per_person, ledger=held,
                 )  # fmt: skip
+                content = shown(released, bins)
+                self._store(claim, json.dumps(content))
             except BaseException:
-                self._abandon(release, question, debited=held.debited)
+                self._abandon(claim, debited=held.debited)
                 raise
-            content = shown(released, bins)
-            mine = self._mine(release, question)
-            with self._database.transaction(write=True) as connection:
-                connection.execute(store.statistics.update().where(mine).values(answer=json.dumps(content)))
             held.arrived()
             return Statistic(content, False, self.left(release, allowed))
 
     def left(self, release: str, allowed: float) -> float:
         """How much epsilon may still be asked for."""
         with self._database.transaction(write=False) as connection:
-            return self._left(connection, release, allowed)
+            # Rounded down: nobody is told of more than there is.
+            return decimal_down(max(self._left(connection, release, allowed), Fraction(0)))
 
     def sweep(self) -> None:
         """Questions that a server which is no more was answering: whatever they cost, they may be asked again."""
@@ -99,47 +102,63 @@ class Leave:
             )
 
     @staticmethod
-    def _mine(release: str, question: str) -> sa.ColumnElement[bool]:
-        table = store.statistics
-        return (table.c.release == release) & (table.c.question == question) & (table.c.lost == 0)
-
-    @staticmethod
-    def _left(connection: sa.Connection, release: str, allowed: float) -> float:
+    def _left(connection: sa.Connection, release: str, allowed: float) -> Fraction:
         spent = connection.execute(sa.select(store.statistics.c.epsilon).where(store.statistics.c.release == release))
-        return float(Fraction(str(allowed)) - sum((Fraction(str(row.epsilon)) for row in spent), Fraction(0)))
+        return exact(allowed) - sum((exact(row.epsilon) for row in spent), Fraction(0))
 
-    def _claimed(self, release: str, question: str, allowed: float, epsilon: float, who: str) -> str | None:
-        """The answer, if there is one; otherwise the question is this process's to answer."""
+    def _claimed(self, release: str, question: str, allowed: float, epsilon: float, who: str) -> str | int:
+        """The answer, if there is one; otherwise the number of a claim: the question is this process's to answer."""
         end = time.monotonic() + _PATIENCE
         while True:
             with self._database.transaction(write=True) as connection:
-                # Questions of one release wait for each other here, in any process.
-                connection.execute(
-                    sa.select(store.releases.c.id).where(store.releases.c.id == release).with_for_update()
-                )
-                row = connection.execute(store.statistics.select().where(self._mine(release, question))).first()
-                if row is None:
+                found = self._look(connection, release, question)
+                if found is None:
                     left = self._left(connection, release, allowed)
-                    if Fraction(str(epsilon)) > Fraction(str(left)):
+                    if exact(epsilon) > left:
                         raise Taken(
-                            f"this release allows epsilon = {left:g} more for statistics, and this one asks for "
-                            f"{epsilon:g}; nothing was debited"
+                            f"this release allows epsilon = {decimal_down(max(left, Fraction(0))):g} more for "
+                            f"statistics, and this one asks for {epsilon:g}; nothing was debited"
                         )
                     content = {"release": release, "question": question, "lost": 0, "epsilon": epsilon}
-                    connection.execute(
+                    made = connection.execute(
                         store.statistics.insert().values(**content, answer=None, created=store.now(), who=who)
                     )
-                    return None
-                if row.answer is not None:
-                    return str(row.answer)
+                    return int(made.inserted_primary_key[0])  # type: ignore[index]
+                if found.answer is not None:
+                    return str(found.answer)
             if time.monotonic() > end:
                 raise Taken("somebody else has asked this and is being answered; ask again in a moment")
             time.sleep(0.1)
 
-    def _abandon(self, release: str, question: str, *, debited: bool) -> None:
-        """Let the question be asked again; if it was paid for, what it cost stays counted."""
-        table, mine = store.statistics, self._mine(release, question)
+    @staticmethod
+    def _look(connection: sa.Connection, release: str, question: str) -> Any:
+        """The question as it was asked before; a claim of a process that must have died is given up."""
+        table = store.statistics
+        # Questions of one release wait for each other here, in any process.
+        query = sa.select(store.releases.c.status).where(store.releases.c.id == release).with_for_update()
+        status = connection.execute(query).scalar()
+        if status != "open":
+            raise Taken(f"this release is {status}: it takes no questions")
+        mine = (table.c.release == release) & (table.c.question == question) & (table.c.lost == 0)
+        found = connection.execute(table.select().where(mine)).first()
+        if found is None or found.answer is not None:
+            return found
+        if datetime.now(UTC) - datetime.fromisoformat(found.created) < timedelta(seconds=_LONGEST):
+            return found
+        connection.execute(table.update().where(table.c.number == found.number).values(lost=found.number))
+        return None
+
+    def _store(self, claim: int, answer: str) -> None:
+        """Write an answer into its own claim; if that was given up in the meantime, the answer must not leave."""
+        table = store.statistics
+        mine = (table.c.number == claim) & (table.c.lost == 0) & table.c.answer.is_(None)
         with self._database.transaction(write=True) as connection:
-            connection.execute(
-                table.update().where(mine).values(lost=table.c.number) if debited else table.delete().where(mine)
-            )
+            if connection.execute(table.update().where(mine).values(answer=answer)).rowcount != 1:
+                raise StateError("this question took too long, and was given up; what it cost stands. Ask again")
+
+    def _abandon(self, claim: int, *, debited: bool) -> None:
+        """Let the question be asked again; if it was paid for, what it cost stays counted."""
+        table = store.statistics
+        mine = (table.c.number == claim) & (table.c.lost == 0) & table.c.answer.is_(None)
+        with self._database.transaction(write=True) as connection:
+            connection.execute(table.update().where(mine).values(lost=claim) if debited else table.delete().where(mine))

@@ -10,6 +10,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 __all__ = ["MULTIPROCESS", "Metrics"]
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # a folder in which several workers add up what they count
 
 
@@ -30,7 +31,8 @@ class Metrics:
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """One call."""
-        self._calls.labels(route, method, str(status)).inc()
+        # Anybody can make up methods; a series for each would be theirs to grow.
+        self._calls.labels(route, method if method in _METHODS else "other", str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def answered(self, kind: str, points: int) -> None:

@@ -32,7 +32,7 @@ class Parts:
         self.keys = Keys(self.database)
         self.tables = Tables(self.database, configuration.tables, limits.memory_gib * 2**30)
         self.releases = Releases(self.database, self.tables, limits.pad_seconds, complain)
-        self.log, self.metrics = CallLog(self.database), Metrics()
+        self.log, self.metrics = CallLog(store.log_store(self.database)), Metrics()
         self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers)
 
 

@@ -21,7 +21,7 @@ class CallLog:
     Parameters
     ----------
     database : Database
-        The server's.
+        Where the log is: see `epsilearn.service.store.log_store`.
     """
 
     def __init__(self, database: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from epsilearn.service import store
 from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.keys import is_name
-from epsilearn.service.kinds import Kind, kind_of
+from epsilearn.service.kinds import Kind, Stored, kind_of
 from epsilearn.service.leave import Leave, statistics_promise
 from epsilearn.service.messages import OpenRelease
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
@@ -76,7 +77,7 @@ class Releases:
         # One fit at a time: each takes all processors.
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="epsilearn-opener")
         self._askers: dict[str, Asker] = {}
-        self._loading = threading.Lock()
+        self._loading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     # ---------------------------------------------------------------------------------------------------- opening
 
@@ -115,31 +116,47 @@ class Releases:
             facts = json.dumps({**opened.facts, "guarantee": opened.guarantee.to_dict()})
             texts = [{"release": release, "name": n, "content": text} for n, text in opened.documents.items()]
             with self._database.transaction(write=True) as connection:
+                if not self._end_opening(connection, release, status=OPEN, facts=facts):
+                    return  # closed, or given up: what was debited stands
                 connection.execute(store.documents.insert(), texts)
-                self._set(connection, release, status=OPEN, facts=facts)
-            held.arrived()
         except EpsilearnError as error:
             self._fail(release, str(error))
+            return
         except BaseException as error:
             self._complain(error)
             self._fail(release, f"unexpected {type(error).__name__}; a debit, if there was one, stands")
+            return
+        try:
+            held.arrived()
+        except EpsilearnError as error:
+            # It is open all the same; the ledger goes on reading "spent, not delivered".
+            self._complain(error)
 
     def _fail(self, release: str, message: str) -> None:
         with self._database.transaction(write=True) as connection:
-            self._set(connection, release, status=FAILED, message=message)
+            self._end_opening(connection, release, status=FAILED, message=message)
 
     @staticmethod
-    def _set(connection: sa.Connection, release: str, **values: str) -> None:
-        connection.execute(store.releases.update().where(store.releases.c.id == release).values(**values))
+    def _end_opening(connection: sa.Connection, release: str, **values: str) -> bool:
+        """Whether the release was still being opened, and now is not."""
+        table = store.releases
+        mine = (table.c.id == release) & (table.c.status == OPENING)
+        return connection.execute(table.update().where(mine).values(**values)).rowcount == 1
 
     def close(self, release: str) -> None:
-        """No more questions; what was debited stays debited."""
+        """No more questions, also before it is open; what was debited stays debited."""
+        table = store.releases
         with self._database.transaction(write=True) as connection:
-            found = self._row(connection, release, lock=True)
-            if found.status == OPENING:
-                raise Taken("this release is being opened; close it when it is open")
-            if found.status == OPEN:
-                self._set(connection, release, status=CLOSED)
+            self._row(connection, release, lock=True)
+            mine = (table.c.id == release) & table.c.status.in_([OPENING, OPEN])
+            connection.execute(table.update().where(mine).values(status=CLOSED))
+        self._drop(release)
+
+    def _drop(self, release: str) -> None:
+        """Let go of the rows that a release held in this process."""
+        found = self._askers.pop(release, None)
+        if found is not None:
+            found.close()
 
     def sweep(self) -> None:
         """What a server that is no more left unfinished has failed; the ledger knows whether it was paid for."""
@@ -152,8 +169,8 @@ class Releases:
     def shut(self) -> None:
         """Finish what is being opened, and stop answering."""
         self._opener.shutdown(wait=True, cancel_futures=True)
-        for asker in self._askers.values():
-            asker.close()
+        for release in list(self._askers):
+            self._drop(release)
 
     # ------------------------------------------------------------------------------------------------------ asking
 
@@ -177,17 +194,29 @@ class Releases:
     def asker(self, release: Release) -> Asker:
         """Who answers for a release in this process."""
         if release.status != OPEN:
+            self._drop(release.id)
             raise Taken(f"this release is {release.status}: it takes no questions")
         found = self._askers.get(release.id)
         if found is not None:
             return found
-        with self._loading:
+        with self._loading[release.id]:
             if release.id not in self._askers:
                 kind = kind_of(self._tables.get(release.dataset), release.settings)
-                session = DatabaseSession(self._database, release.id)
-                live = kind.live(self._tables, session, self.documents(release.id))
+                live = kind.live(self._tables, self._stored(release, self.documents(release.id)))
                 self._askers[release.id] = Asker(live, self._pad)
             return self._askers[release.id]
+
+    def left(self, release: Release) -> dict[str, float | None]:
+        """What may still be asked of a release, by what was answered so far; it waits for nobody."""
+        if release.kind == "statistics":
+            return {"epsilon": self.leave.left(release.id, release.settings.epsilon)}
+        if release.status != OPEN:
+            return {}
+        kind = kind_of(self._tables.get(release.dataset), release.settings)
+        return kind.left(self._stored(release, {}))
+
+    def _stored(self, release: Release, documents: dict[str, str]) -> Stored:
+        return Stored(DatabaseSession(self._database, release.id, begun=True), release.facts, documents)
 
     @staticmethod
     def _row(connection: sa.Connection, release: str, *, lock: bool = False) -> Any:

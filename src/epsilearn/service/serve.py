@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def serve(path: str | Path) -> None:
         The TOML file.
     """
     configuration = Configuration.read(path)
+    _be_quiet()
     database = store.opened_store(configuration.database, make=True)
     with store.only_server(database):
         sweep(configuration)
@@ -67,8 +69,14 @@ def sweep(configuration: Configuration) -> None:
 
 def application() -> Any:
     """The application in one of several processes, which ends with the one that started it."""
+    _be_quiet()
     threading.Thread(target=_end_with, args=(int(os.environ[_PARENT]),), daemon=True).start()
     return create(Configuration.read(os.environ[_CONFIGURATION]))
+
+
+def _be_quiet() -> None:
+    """Once for all threads: a warning of some library could depend on the rows."""
+    warnings.simplefilter("ignore")
 
 
 def _end_with(parent: int) -> None:

@@ -14,8 +14,8 @@ from epsilearn.database import Database, sqlite_path
 from epsilearn.errors import LedgerError, StateError
 
 __all__ = [
-    "MIGRATIONS", "answers", "calls", "datasets", "digits", "documents", "keys", "now", "opened_store", "releases",
-    "sessions", "statistics", "values",
+    "UPGRADES", "answers", "calls", "datasets", "digits", "documents", "keys", "log_store", "now", "only_server",
+    "opened_store", "releases", "sessions", "statistics", "values",
 ]  # fmt: skip
 
 metadata = sa.MetaData()
@@ -114,9 +114,12 @@ digits = sa.Table(
     sa.Column("known", sa.Integer, nullable=False),
     _text("digits"),
 )
+# The log has a file of its own where the database is one: with one writer at a time, how long a call waits to be logged
+# would tell how long somebody else's answer took.
+_log_metadata = sa.MetaData()
 calls = sa.Table(
     "epsilearn_call",
-    metadata,
+    _log_metadata,
     sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
     _text("time"),
     _text("key", null=True),
@@ -127,8 +130,8 @@ calls = sa.Table(
     sa.Column("status", sa.Integer, nullable=False),
 )
 
-# One step for each version: the first makes all tables, a later one changes what the one before it left.
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (metadata.create_all,)
+# What leads from each version to the next, from the first on. A new database is made as the newest one at once.
+UPGRADES: tuple[Callable[[sa.Connection], None], ...] = ()
 
 
 def now() -> str:
@@ -137,7 +140,7 @@ def now() -> str:
 
 
 def opened_store(
-    url: str, *, make: bool = False, migrations: Sequence[Callable[[sa.Connection], None]] = MIGRATIONS
+    url: str, *, make: bool = False, upgrades: Sequence[Callable[[sa.Connection], None]] = UPGRADES
 ) -> Database:
     """The server's database, of this version: an older one is brought up to it, a newer one is refused.
 
@@ -147,8 +150,8 @@ def opened_store(
         A SQLite file or a PostgreSQL URL.
     make : bool
         Whether to make what is not there yet.
-    migrations : sequence of callables
-        What leads from each version to the next, from nothing on.
+    upgrades : sequence of callables
+        What leads from each version to the next.
     """
     path = sqlite_path(url)
     if path is not None and not path.exists():
@@ -163,15 +166,33 @@ def opened_store(
         version = _version(connection)
         if version == 0 and not make:
             raise LedgerError(f"{database.shown} holds no server's tables; `epsilearn key create` makes them")
-        if version > len(migrations):
+        newest = 1 + len(upgrades)
+        if version > newest:
             raise LedgerError(
-                f"the server's database is of version {version}, and this epsilearn knows {len(migrations)}: it was "
-                "used by a newer one; install that, nothing was changed"
+                f"the server's database is of version {version}, and this epsilearn knows {newest}: it was used by a "
+                "newer one; install that, nothing was changed"
             )
-        for step in migrations[version:]:
+        if version == 0:
+            metadata.create_all(connection)
+        for step in upgrades[version - 1 :] if version else ():
             step(connection)
         connection.execute(_versions.delete())
-        connection.execute(_versions.insert().values(version=len(migrations)))
+        connection.execute(_versions.insert().values(version=newest))
+    return database
+
+
+def log_store(database: Database) -> Database:
+    """Where calls are logged: the same database, or a file beside it."""
+    path = sqlite_path(database.url)
+    if path is not None:
+        beside = path.with_name(f"{path.name}.calls")
+        if not beside.exists():
+            _make_file(beside)
+        database = Database.in_file(beside)
+    with database.transaction(write=True) as connection:
+        if database.is_postgresql:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7341026)"))
+        _log_metadata.create_all(connection)
     return database
 
 
@@ -209,7 +230,7 @@ def only_server(database: Database) -> Iterator[None]:
                 raise taken
             yield
         return
-    with Path(f"{database.url}.lock").open("w") as file:
+    with Path(f"{Path(database.url).resolve()}.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -18,7 +18,7 @@ from epsilearn.encoding import Encoding, read_rows, read_values
 from epsilearn.errors import EpsilearnError, InvalidInput, LedgerError, StateError
 from epsilearn.files import TableFile
 from epsilearn.ledger import Ledger
-from epsilearn.schema import Schema
+from epsilearn.schema import SPARSE_TARGET, Schema
 from epsilearn.service import store
 from epsilearn.service.keys import check_name, is_name
 
@@ -81,31 +81,34 @@ class Tables:
 
     def files(self) -> list[str]:
         """The names of the files in the folder, hidden ones left out."""
-        found = (path for path in self._folder.rglob("*") if path.is_file())
-        names = sorted(str(path.relative_to(self._folder)) for path in found)
-        return [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]
+        names = sorted(str(path.relative_to(self._folder)) for path in self._folder.rglob("*"))
+        return [name for name in names if self._inside(name) is not None]
 
     def path(self, name: str) -> Path:
         """A file of the folder by its name; nothing else, however it is spelt."""
-        try:
-            path = (self._folder / name).resolve()
-            inside = path.is_relative_to(self._folder) and path.is_file()
-        except (OSError, ValueError, RuntimeError):
-            inside = False
-        if not inside or any(part.startswith(".") for part in path.relative_to(self._folder).parts):
+        path = self._inside(name)
+        if path is None:
             raise InvalidInput("there is no such file in the server's folder of tables; see the list of files")
         return path
+
+    def _inside(self, name: str) -> Path | None:
+        try:
+            path = (self._folder / name).resolve()
+            if not path.is_relative_to(self._folder) or not path.is_file():
+                return None
+        except (OSError, ValueError, RuntimeError):
+            return None
+        hidden = any(part.startswith(".") for part in path.relative_to(self._folder).parts)
+        return None if hidden else path
 
     def register(
         self, name: str, file: str, schema: Schema, epsilon: float, delta: float, rule: str | None, who: str
     ) -> DataSet:
         """Read the whole file once against its schema, and give the data set its budget, for good."""
         check_name("a data set's name", name)
-        with self._database.transaction(write=False) as connection:
-            if connection.execute(store.datasets.select().where(store.datasets.c.name == name)).first() is not None:
-                raise Taken(f"there is a data set {name!r} already; budgets are never reset, so choose another name")
         path = self.path(file)
         digest = _digest(path)
+        self._check_new(name, str(path.relative_to(self._folder)), digest)
         schema = self._checked(path, schema)
         if _digest(path) != digest:
             raise Taken("the file was written to while it was read; register it when it is whole")
@@ -116,16 +119,26 @@ class Tables:
             "rows": schema.rows, "created": made.created, "who": who,
         }  # fmt: skip
         with self._database.transaction(write=True) as connection:
+            if connection.execute(store.datasets.select().where(store.datasets.c.name == name)).first() is not None:
+                raise Taken(f"somebody else has just registered {name!r}")
             connection.execute(store.datasets.insert().values(**row))
         return made
+
+    def _check_new(self, name: str, file: str, digest: str) -> None:
+        """The same people have one budget, under one name."""
+        for known in self.all():
+            if known.name == name:
+                raise Taken(f"there is a data set {name!r} already, and budgets are never reset")
+            if known.file == file or known.digest == digest:
+                raise Taken(f"this table is registered as {known.name!r} already: one table has one budget")
 
     def _checked(self, path: Path, schema: Schema) -> Schema:
         """The schema of exactly this file's columns and rows, every row of which fits it."""
         file = _table_file(path, schema)
         if schema.sparse:
             assert schema.others is not None
-            X, _ = file.sparse_rows(schema.others.count or 0, schema.others.first)
-            rows = int(X.shape[0])
+            # All of it at once: there is no other way to read such a file, and its targets must fit as well.
+            rows = len(read_rows(file, Encoding(schema, SPARSE_TARGET), self._memory)[1])
         else:
             schema = schema.matched(file.names())
             rows = sum(batch.num_rows for batch in self._fitting(file, schema))
@@ -154,6 +167,7 @@ class Tables:
         except LedgerError as error:
             if "already has a ledger" not in str(error):
                 raise
+            # Nothing has been registered by this name, so nothing was ever released.
             found = Ledger(self._database.url, dataset=name).balance()
             same = (found.epsilon, found.delta, found.rows_per_person) == (epsilon, delta, rows_per_person)
             if found.debits or not same or (rule is not None and found.rule != rule):
@@ -212,7 +226,7 @@ class Tables:
             if _state(path) != before:
                 raise changed
         except (OSError, InvalidInput):
-            # The rows were found in order once; whatever is wrong now, its text could speak of them.
+            # The rows were found in order, and few enough, once; whatever is wrong now, its text could speak of them.
             raise changed from None
 
 
