@@ -6,6 +6,7 @@ The table is generated: nothing in it is anybody's data.
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,7 +23,8 @@ from epsilearn.service.keys import Keys
 from epsilearn.service.store import opened_store
 
 FOLDER = Path("demo-output") / "service"
-ROWS, SEED, PORT = 10_000, 2026, 8750
+ROWS, SEED = 10_000, 2026
+PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 8750
 
 console = Console(highlight=False)
 
@@ -64,6 +66,8 @@ def fill(holder: Client) -> None:
 
 def main() -> None:
     """Start, fill, print, wait."""
+    # Told to end, it ends the server too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     config = prepare()
     keys = Keys(opened_store(Configuration.read(config).database, make=True))
     holder = keys.create("holder", "ruth", None, "serve-demo")[0]

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+import socket
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+
+from epsilearn import Client
+from epsilearn.client import ServerError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -30,3 +39,27 @@ def test_the_demo_ends_with_a_promise_an_accuracy_and_a_report(tmp_path, monkeyp
     lines = (tmp_path / "demo-output" / "predictions.csv").read_text().splitlines()
     assert len(lines) == 10_001
     assert {line.split(",")[0] for line in lines[1:]} == {"no", "yes"}
+
+
+def test_the_service_says_where_it_is_and_with_which_keys(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    demo = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "serve_demo.py"), str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    said = ""
+    try:
+        while "Ctrl-C stops it" not in said:
+            line = demo.stdout.readline()
+            assert line, said
+            said += line
+        url, keys = re.search(r"http://127\.0\.0\.1:\d+", said).group(), re.findall(r"epsk_\w+", said)
+        holder, analyst = (Client(url, key) for key in keys)
+        assert {release.kind for release in analyst.releases("stays")} == {"process", "model", "statistics"}
+        assert holder.budget("stays").spent_epsilon == 2.0
+    finally:
+        demo.terminate()
+        demo.wait(timeout=60)
+    with pytest.raises(ServerError, match="no answer"):
+        holder.datasets()
