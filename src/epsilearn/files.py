@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 
 from epsilearn.columns import numbers_in
 from epsilearn.errors import InvalidInput
-from epsilearn.schema import FORMATS, FileFormat
+from epsilearn.schema import FORMATS, FileFormat, Schema
 
 __all__ = ["TableFile", "read_column"]
 
@@ -59,6 +59,16 @@ class TableFile:
             raise InvalidInput(f"{path.name}: a {kind} file is compressed inside, if at all; unzip it first")
         given = names if kind in ("csv", "tsv") and not written.header else None
         return cls(path, kind, written.delimiter or ("\t" if kind == "tsv" else ","), given)
+
+    @classmethod
+    def described(cls, path: str | Path, schema: Schema, missing: str | None = None) -> TableFile:
+        """The file of a table that a schema describes, without one column perhaps; nothing has been read yet."""
+        file = cls.at(path, schema.file, tuple(name for name in schema.columns if name != missing))
+        if (file.format == "libsvm") != schema.sparse:
+            raise InvalidInput(
+                f"{file.path.name} is not the kind of file that the schema describes: they disagree on libsvm"
+            )
+        return file
 
     def names(self) -> list[str]:
         """The columns' names, from the header alone."""

@@ -66,8 +66,8 @@ def fit(
     """Fit a private model to a table and write it to a folder: model.json, report.html, guarantee.json."""
     from dataclasses import replace
 
-    from epsilearn.cli.schema import opened
     from epsilearn.engines import files_of, table_in_parts
+    from epsilearn.files import TableFile
     from epsilearn.schema import Schema
     from epsilearn.schema_columns import check_count
 
@@ -79,7 +79,7 @@ def fit(
     if not 0 < memory <= _MOST_MEMORY:
         raise InvalidInput(f"--memory must be above 0 and at most {_MOST_MEMORY:,} GiB, got {memory:g}")
     _check_engine(engine, address, scratch, table)
-    file = opened(files_of(table)[0], public)
+    file = TableFile.described(files_of(table)[0], public)
     public = public if public.sparse else public.matched(file.names())
     if landmarks is not None and landmarks.exists() and any(map(landmarks.samefile, files_of(table))):
         raise InvalidInput(
@@ -153,10 +153,10 @@ def _public_rows(path: Path, encoding: Any) -> Any:
     """The rows of a public table, encoded like the private ones; it need not have the target."""
     from scipy import sparse
 
-    from epsilearn.cli.schema import opened
     from epsilearn.encoding import encoded
+    from epsilearn.files import TableFile
 
-    blocks = encoded(opened(path, encoding.schema), encoding, targets=False)
+    blocks = encoded(TableFile.described(path, encoding.schema), encoding, targets=False)
     return sparse.vstack([sparse.csr_array(X) for X, _ in blocks])
 
 

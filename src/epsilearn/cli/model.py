@@ -55,11 +55,11 @@ def predict(
 
 def _batches(model: Any, table: Path, *, targets: bool, without_target: bool = False) -> Iterator[tuple[Any, Any]]:
     """Encoded rows of a table, a few thousand at a time, and their targets if asked for."""
-    from epsilearn.cli.schema import opened
     from epsilearn.encoding import encoded
+    from epsilearn.files import TableFile
 
     missing = model.target if without_target else None
-    return encoded(opened(table, model.schema, missing), model.encoding, targets)
+    return encoded(TableFile.described(table, model.schema, missing), model.encoding, targets)
 
 
 @app.command("show")

@@ -74,11 +74,12 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check a schema, and whether a table's header fits it. No row is read."""
+    from epsilearn.files import TableFile
     from epsilearn.schema import Schema
 
     found = Schema.read(schema)
     if table is not None:
-        file = opened(table, found)
+        file = TableFile.described(table, found)
         found = found if found.sparse else found.matched(file.names())
     if target is not None:
         found.check_target(target)
@@ -99,13 +100,3 @@ def check(
         return
     show([(name.replace("_", " "), "not stated" if fact is None else str(fact)) for name, fact in facts.items()])
     say("the schema is complete" + ("" if table is None else f", and the header of {table.name} fits it"))
-
-
-def opened(table: Path, schema: Any, missing: str | None = None) -> Any:
-    """The file of a table that this schema describes, without one column perhaps; nothing has been read yet."""
-    from epsilearn.files import TableFile
-
-    file = TableFile.at(table, schema.file, tuple(name for name in schema.columns if name != missing))
-    if (file.format == "libsvm") != schema.sparse:
-        raise InvalidInput(f"{table.name} is not the kind of file that the schema describes: they disagree on libsvm")
-    return file

@@ -134,7 +134,7 @@ class Tables:
 
     def _checked(self, path: Path, schema: Schema) -> Schema:
         """The schema of exactly this file's columns and rows, every row of which fits it."""
-        file = _table_file(path, schema)
+        file = TableFile.described(path, schema)
         if schema.sparse:
             assert schema.others is not None
             # All of it at once: there is no other way to read such a file, and its targets must fit as well.
@@ -222,19 +222,12 @@ class Tables:
                 if _digest(path) != dataset.digest:
                     raise changed
                 self._seen[dataset.name] = before
-            yield _table_file(path, dataset.schema)
+            yield TableFile.described(path, dataset.schema)
             if _state(path) != before:
                 raise changed
         except (OSError, InvalidInput):
             # The rows were found in order, and few enough, once; whatever is wrong now, its text could speak of them.
             raise changed from None
-
-
-def _table_file(path: Path, schema: Schema) -> TableFile:
-    file = TableFile.at(path, schema.file, tuple(schema.columns))
-    if (file.format == "libsvm") != schema.sparse:
-        raise InvalidInput(f"{path.name} is not the kind of file that the schema describes: they disagree on libsvm")
-    return file
 
 
 def _state(path: Path) -> tuple[int, ...]:
