@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from epsilearn.cli.common import AsJson, app, console, print_json, say, show
+from epsilearn.cli.common import AsJson, app, console, print_json, say
 from epsilearn.errors import InvalidInput
 
 __all__ = ["key_app", "serve"]
@@ -47,7 +47,9 @@ def key_create(
     if as_json:
         print_json({"key": text, "id": made})
         return
-    show([("key", text), ("id", made)])
+    # As it is, however narrow the terminal: somebody will copy it.
+    say(f"key   {text}")
+    say(f"id    {made}")
     say("Only its digest is stored: keep the key, it is not shown again.")
 
 

@@ -296,16 +296,16 @@ class GramMinimum(Minimum):
 
     kernel: Kernel
     points: Any
-    weights: Array
+    multipliers: Array
     factors: Array
     length: float
 
     @property
     def coef(self) -> Array:
-        return self.weights
+        return self.multipliers
 
     def values(self, points: Any) -> Array:
-        return self.kernel.sums(points, self.points, self.weights * self.factors)
+        return self.kernel.sums(points, self.points, self.multipliers * self.factors)
 
     def norm(self) -> float:
         return self.length

@@ -127,9 +127,10 @@ random_state, verbose
         else:
             with (
                 fitting(self.verbose, problem.stability.certificate) as progress,
-                spending(promise, self.ledger, self._purpose, self.random_state) as (source, self.guarantee_),
+                spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped),
             ):
-                self._session_ = plan.open(problem.solve(progress), source)
+                session = plan.open(problem.solve(progress), source)
+            self._session_, self.guarantee_ = session, stamped
         self.session_ = self._session_.constants
         self.tolerance_ = self.session_.tolerance
 
