@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import multiprocessing
 import os
 import pickle
-import struct
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -51,20 +51,28 @@ def test_forked_processes_share_no_values():
         assert len(set(together)) == len(together)
 
 
+FORK = """
+import ctypes, os
+from epsilearn.noise.bits import OperatingSystemBits
+
+bits = OperatingSystemBits()
+bits.integer(64)  # leaves a half-used buffer behind
+child = ctypes.CDLL(None).fork()
+print(OperatingSystemBits().integer(64), flush=True)
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
 def test_a_fork_that_bypasses_python_is_noticed():
-    """A C extension may call fork() itself: Python's hooks do not run, the process number tells."""
-    draw(3)
-    read_end, write_end = os.pipe()
-    # Holding the interpreter's lock: a child in which another thread has it would wait for ever.
-    child = ctypes.PyDLL(None).fork()
-    if child == 0:
-        try:
-            os.write(write_end, struct.pack("<Q", OperatingSystemBits().integer(64)))
-        finally:
-            os._exit(0)
-    mine = OperatingSystemBits().integer(64)
-    os.waitpid(child, 0)
-    theirs = struct.unpack("<Q", os.read(read_end, 8))[0]
+    """A C extension may call fork() itself: Python's hooks do not run, the process number tells.
+
+    In a process of its own, which has one thread: forked like that beside other threads, the interpreter's lock can
+    wait for one of them for ever.
+    """
+    found = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=True)
+    mine, theirs = map(int, found.stdout.split())
     assert mine != theirs
 
 

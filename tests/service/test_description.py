@@ -56,9 +56,9 @@ def test_made_up_requests_are_answered_as_described(deployment, described, tmp_p
     holder, dataset, releases = described
     count = made_up(
         deployment, deployment.key("holder", "fuzz"), tmp_path, releases["process"], dataset, 5,
-        "--exclude-method", "DELETE", "--phases", "examples,coverage,fuzzing",
+        "--exclude-method", "DELETE", "--phases", "examples,fuzzing",
     )  # fmt: skip
-    assert count > 300
+    assert count > 50
     alive(deployment, holder)
 
 

@@ -142,7 +142,7 @@ def under_fire(made: Deployment, kills: int) -> None:
 
 
 def test_a_server_that_is_killed_under_load_forgets_nothing(made):
-    under_fire(made, 3)
+    under_fire(made, 2)
 
 
 @pytest.mark.slow
@@ -150,6 +150,7 @@ def test_fifty_kills_under_load(made):
     under_fire(made, 50)
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_release_is_opened_costs_the_debit_and_no_more(made):
     holder = Client(made.url, made.key("holder", "ruth"))
     made.start()
@@ -172,6 +173,7 @@ def test_a_kill_while_a_release_is_opened_costs_the_debit_and_no_more(made):
     Ledger(made.database, dataset=dataset).verify()
 
 
+@pytest.mark.slow
 def test_several_processes_answer_as_one(made):
     made.workers = 2
     made.write_config()
@@ -196,6 +198,7 @@ def test_several_processes_answer_as_one(made):
     assert 'epsilearn_answers_total{kind="process"}' in text
 
 
+@pytest.mark.slow
 def test_a_release_whose_process_died_while_opening_it_can_be_closed(made):
     made.workers = 2
     made.write_config()
@@ -216,6 +219,7 @@ def test_a_release_whose_process_died_while_opening_it_can_be_closed(made):
     Ledger(made.database, dataset=dataset).verify()
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_started_them(made):
     made.workers = 2
     made.write_config()
@@ -230,6 +234,7 @@ def test_processes_end_with_the_one_that_started_them(made):
     made.start()  # the address is free, and so is the database
 
 
+@pytest.mark.slow
 def test_a_server_told_to_stop_finishes_what_it_is_opening(made):
     holder = Client(made.url, made.key("holder", "ruth"))
     made.start()
