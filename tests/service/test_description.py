@@ -71,7 +71,7 @@ def test_thousands_of_requests_are_answered_as_described(deployment, described, 
         role = "analyst" if kind == "model" else "holder"
         # A key that may be ended by one of the requests, for one of the kinds.
         words = () if kind == "interactive" else ("--exclude-method", "DELETE")
-        count += made_up(deployment, deployment.key(role, kind), tmp_path, releases[kind], dataset, 150, *words)
+        count += made_up(deployment, deployment.key(role, kind), tmp_path, releases[kind], dataset, 70, *words)
     assert count > 4000
     alive(deployment, holder)
     after = holder.budget(dataset)
