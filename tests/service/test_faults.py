@@ -62,7 +62,7 @@ class Load:
         while not self._stop.is_set():
             try:
                 if chance.random() < 0.3:
-                    self.statistic(client, round(chance.random(), 2))
+                    self.statistic(client, chance.randrange(1, 100) / 100)
                 else:
                     release = chance.choice([self.process, self.process, self.interactive])
                     self.predict(client, release, [chance.randrange(len(POOL)) for _ in range(5)])
