@@ -147,7 +147,8 @@ def test_a_server_that_is_killed_under_load_forgets_nothing(made):
 
 @pytest.mark.slow
 def test_fifty_kills_under_load(made):
-    under_fire(made, 50)
+    # Starting a server takes most of the time, whatever its database.
+    under_fire(made, 20 if "://" in made.database else 50)
 
 
 @pytest.mark.slow
