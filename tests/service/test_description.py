@@ -66,13 +66,14 @@ def test_made_up_requests_are_answered_as_described(deployment, described, tmp_p
 def test_thousands_of_requests_are_answered_as_described(deployment, described, tmp_path):
     holder, dataset, releases = described
     before = holder.budget(dataset)
-    count = 0
+    # What is made up does not depend on the database; each request takes longer on PostgreSQL.
+    count, examples = 0, 15 if "://" in deployment.database else 70
     for kind in ("process", "interactive", "model", "statistics"):
         role = "analyst" if kind == "model" else "holder"
         # A key that may be ended by one of the requests, for one of the kinds.
         words = () if kind == "interactive" else ("--exclude-method", "DELETE")
-        count += made_up(deployment, deployment.key(role, kind), tmp_path, releases[kind], dataset, 70, *words)
-    assert count > 4000
+        count += made_up(deployment, deployment.key(role, kind), tmp_path, releases[kind], dataset, examples, *words)
+    assert count > (2000 if examples < 70 else 4000)
     alive(deployment, holder)
     after = holder.budget(dataset)
     assert after.spent_epsilon <= after.epsilon
