@@ -11,7 +11,7 @@ from epsilearn.client import ServerError
 from epsilearn.database import Database
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.service import store
-from epsilearn.service.leave import Leave
+from epsilearn.service.leave import Leave, give_up_claims
 from epsilearn.service.messages import AskStatistic
 from epsilearn.service.tables import Tables
 
@@ -66,7 +66,7 @@ def test_an_answer_is_stored_into_its_own_claim_or_not_told(deployment, tmp_path
     column = Tables.column
 
     def swept(self, *words):
-        leave.sweep()
+        give_up_claims(database)
         return column(self, *words)
 
     monkeypatch.setattr(Tables, "column", swept)

@@ -27,7 +27,7 @@ from epsilearn.service.asked import question_of, request_of, shown
 from epsilearn.service.messages import AskStatistic
 from epsilearn.service.tables import DataSet, Tables, Taken
 
-__all__ = ["Leave", "Statistic", "statistics_promise"]
+__all__ = ["Leave", "Statistic", "give_up_claims", "statistics_promise"]
 
 _PATIENCE = 30.0  # seconds to wait for another process that is answering the same question
 _LONGEST = 600.0  # seconds after which a question that was claimed and not answered is nobody's any more
@@ -93,14 +93,6 @@ class Leave:
             # Rounded down: nobody is told of more than there is.
             return decimal_down(max(self._left(connection, release, allowed), Fraction(0)))
 
-    def sweep(self) -> None:
-        """Questions that a server which is no more was answering: whatever they cost, they may be asked again."""
-        table = store.statistics
-        with self._database.transaction(write=True) as connection:
-            connection.execute(
-                table.update().where(table.c.answer.is_(None), table.c.lost == 0).values(lost=table.c.number)
-            )
-
     @staticmethod
     def _left(connection: sa.Connection, release: str, allowed: float) -> Fraction:
         spent = connection.execute(sa.select(store.statistics.c.epsilon).where(store.statistics.c.release == release))
@@ -162,3 +154,12 @@ class Leave:
         mine = (table.c.number == claim) & (table.c.lost == 0) & table.c.answer.is_(None)
         with self._database.transaction(write=True) as connection:
             connection.execute(table.update().where(mine).values(lost=claim) if debited else table.delete().where(mine))
+
+
+def give_up_claims(database: Database) -> None:
+    """Questions that a server which is no more was answering: whatever they cost, they may be asked again."""
+    table = store.statistics
+    with database.transaction(write=True) as connection:
+        connection.execute(
+            table.update().where(table.c.answer.is_(None), table.c.lost == 0).values(lost=table.c.number)
+        )

@@ -24,11 +24,11 @@ from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, Stored, kind_of
-from epsilearn.service.leave import Leave, statistics_promise
+from epsilearn.service.leave import Leave, give_up_claims, statistics_promise
 from epsilearn.service.messages import OpenRelease
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
 
-__all__ = ["Release", "Releases"]
+__all__ = ["Release", "Releases", "sweep"]
 
 OPENING, OPEN, FAILED, CLOSED = "opening", "open", "failed", "closed"
 _SETTINGS: TypeAdapter[Any] = TypeAdapter(OpenRelease)
@@ -158,14 +158,6 @@ class Releases:
         if found is not None:
             found.close()
 
-    def sweep(self) -> None:
-        """What a server that is no more left unfinished has failed; the ledger knows whether it was paid for."""
-        message = "the server stopped while this was being opened; a debit, if there was one, stands"
-        table = store.releases
-        with self._database.transaction(write=True) as connection:
-            connection.execute(table.update().where(table.c.status == OPENING).values(status=FAILED, message=message))
-        self.leave.sweep()
-
     def shut(self) -> None:
         """Finish what is being opened, and stop answering."""
         self._opener.shutdown(wait=True, cancel_futures=True)
@@ -231,3 +223,15 @@ def _release(row: Any) -> Release:
     content = dict(row._mapping)
     content["settings"] = _SETTINGS.validate_json(content["settings"])
     return Release(**{**content, "facts": json.loads(content["facts"])})
+
+
+def sweep(database: Database) -> None:
+    """What a server that is no more left unfinished has failed; the ledger knows whether it was paid for.
+
+    Only while no server runs.
+    """
+    message = "the server stopped while this was being opened; a debit, if there was one, stands"
+    table = store.releases
+    with database.transaction(write=True) as connection:
+        connection.execute(table.update().where(table.c.status == OPENING).values(status=FAILED, message=message))
+    give_up_claims(database)

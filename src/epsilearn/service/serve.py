@@ -17,12 +17,10 @@ import uvicorn
 from epsilearn.service import store
 from epsilearn.service.app import create
 from epsilearn.service.configuration import Configuration
-from epsilearn.service.faults import complain
 from epsilearn.service.metrics import MULTIPROCESS
-from epsilearn.service.releases import Releases
-from epsilearn.service.tables import Tables
+from epsilearn.service.releases import sweep
 
-__all__ = ["application", "serve", "sweep"]
+__all__ = ["application", "serve"]
 
 _CONFIGURATION, _PARENT = "EPSILEARN_SERVICE_CONFIGURATION", "EPSILEARN_SERVICE_PARENT"
 
@@ -39,7 +37,7 @@ def serve(path: str | Path) -> None:
     _be_quiet()
     database = store.opened_store(configuration.database, make=True)
     with store.only_server(database):
-        sweep(configuration)
+        sweep(database)
         options: dict[str, Any] = {
             "host": configuration.host, "port": configuration.port, "server_header": False,
             # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path.
@@ -58,15 +56,6 @@ def serve(path: str | Path) -> None:
             shutil.rmtree(counts, ignore_errors=True)
 
 
-def sweep(configuration: Configuration) -> None:
-    """Note what an earlier server left unfinished. Only while no other one runs."""
-    database = store.opened_store(configuration.database, make=True)
-    tables = Tables(database, configuration.tables, configuration.limits.memory_gib * 2**30)
-    releases = Releases(database, tables, configuration.limits.pad_seconds, complain)
-    releases.sweep()
-    releases.shut()
-
-
 def application() -> Any:
     """The application in one of several processes, which ends with the one that started it."""
     _be_quiet()
@@ -81,10 +70,6 @@ def _be_quiet() -> None:
 
 def _end_with(parent: int) -> None:
     # A process that went on alone would answer beside the next server.
-    while _is_below(parent):
+    while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _is_below(parent: int) -> bool:
-    return os.getppid() == parent
