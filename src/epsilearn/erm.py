@@ -108,6 +108,16 @@ class Plan:
     loss: Loss = field(compare=False)
     table: Table = field(compare=False)
 
+    @property
+    def stability(self) -> float:
+        """How far the solver's point can move when one record is replaced and the noise in the objective is not.
+
+        The objective is strongly convex: a gradient that changes by at most 2 L R / n, and two points with gradients
+        of at most the certificate, are no farther apart than that over the strength.
+        """
+        change = 2 * self.loss.lipschitz * self.table.norm / self.table.rows
+        return (change + 2 * self.certificate) / self.strength * (1 + 1e-9)
+
 
 def plan(
     loss: Loss,
@@ -342,7 +352,8 @@ def execute(
         return perturb_steps(lambda noisy: _walk(plan, loss, rows, place, noisy), steps=plan.descent.steps, **options)
     if plan.polish is None:
         return perturb_output(lambda: solve(rows, None), **options)
+    options |= {"polish": plan.polish, "stability": plan.stability}
     if place is None:
-        return perturb_objective(lambda drawn, _noisy: solve(rows, drawn), polish=plan.polish, **options)
-    release = perturb_objective(lambda drawn, noisy: solve(place.moved(noisy), drawn), polish=plan.polish, **options)
+        return perturb_objective(lambda drawn, _noisy: solve(rows, drawn), **options)
+    release = perturb_objective(lambda drawn, noisy: solve(place.moved(noisy), drawn), **options)
     return replace(release, value=place.back(release.value))

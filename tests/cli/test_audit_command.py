@@ -75,19 +75,19 @@ def test_a_name_with_all_that_can_be_written(run, tmp_path):
     assert set(json.loads(out)) == set(written)
 
 
-@pytest.mark.parametrize("way", ["--bits", "--membership"])
+@pytest.mark.parametrize("way", ["bits", "membership"])
 def test_other_ways_to_look(run, tmp_path, way):
-    code, out, _ = run("gaussian", "--trials", "400", *SURE, *ALONE, way, "--plot", "seen.svg")
+    code, out, _ = run("gaussian", "--trials", "400", *SURE, *ALONE, "--by", way, "--plot", "seen.svg")
     assert code == 0
     assert "not refuted: epsilon = 1 at delta = 0.01, and its Gaussian curve" in out
     assert (tmp_path / "seen.svg").read_text().startswith("<?xml")
 
 
 def test_printed_constants_are_held_to_their_claim(run, tmp_path):
-    code, out, _ = run("logistic", "--calibration", "paper", "--epsilon", "0.7", "--rows", "1", "--exact")
+    code, out, _ = run("logistic", "--calibration", "paper", "--epsilon", "0.7", "--rows", "1", "--by", "exact")
     assert code == 4
     assert "REFUTED: epsilon = 0.7" in out
-    code, out, _ = run("logistic", "--epsilon", "0.7", "--rows", "1", "--exact", "--plot", "seen.png", "--json")
+    code, out, _ = run("logistic", "--epsilon", "0.7", "--rows", "1", "--by", "exact", "--plot", "seen.png", "--json")
     assert code == 0
     assert (tmp_path / "seen.png").stat().st_size > 10_000
     found = json.loads(out)
@@ -98,20 +98,20 @@ def test_printed_constants_are_held_to_their_claim(run, tmp_path):
 
 def test_the_same_words_in_every_kind(run, tmp_path):
     words = {"kind", "claimed_epsilon", "delta", "lower_bound", "confidence", "refuted"}
-    for way in ("--exact", "--bits", "--membership"):
-        sampled = () if way == "--exact" else ("--trials", "100", *ALONE)
-        _, out, _ = run("svc", "--rows", "1", "--alpha", "100", way, *sampled, "--json")
+    for way in ("exact", "bits", "membership"):
+        sampled = () if way == "exact" else ("--trials", "100", *ALONE)
+        _, out, _ = run("svc", "--rows", "1", "--alpha", "100", "--by", way, *sampled, "--json")
         found = json.loads(out)
         assert words <= set(found)
-        assert found["kind"] == way.removeprefix("--")
+        assert found["kind"] == way
         assert found["settings"]["alpha"] == 100.0
 
 
 def test_releases_of_another_program(run, releases):
     assert run(*releases, "--claim", "1")[0] == 4
     assert run(*releases, "--claim", "3", *SURE)[0] == 0
-    assert run(*releases, "--claim", "1", "--bits")[0] == 4
-    code, out, _ = run(*releases, "--claim", "1", "--membership", "--json")
+    assert run(*releases, "--claim", "1", "--by", "bits")[0] == 4
+    code, out, _ = run(*releases, "--claim", "1", "--by", "membership", "--json")
     assert code == 4
     assert json.loads(out)["area"] > 0.8
 
@@ -130,10 +130,10 @@ def test_floats_whose_noise_is_known(run, tmp_path):
     text = MECHANISM.replace("[0, 1, 1], [0, 1, 0]", "[3], [4]").replace("scale=1.0", "scale=1.0, size=None")
     (tmp_path / "mine.py").write_text(text + "\nCENTRES, SCALE = (3.0, 4.0), 1.0\n")
     words = ("mine.py:honest_sum", "--trials", "2000", *ALONE)
-    assert run(*words, "--bits")[0] == 4
+    assert run(*words, "--by", "bits")[0] == 4
     assert run(*words, *SURE)[0] == 0
     (tmp_path / "mine.py").write_text(text + "\nSCALE = 1.0\n")
-    code, _, err = run(*words, "--bits")
+    code, _, err = run(*words, "--by", "bits")
     assert (code, "CENTRES and SCALE" in err) == (2, True)
 
 
@@ -172,11 +172,13 @@ def test_a_figure_that_cannot_be_written_after_all(run, releases, monkeypatch):
         ("laplace", "--claim", "1"),
         ("laplace", "--trials", "10"),
         ("laplace", "--confidence", "1"),
-        ("laplace", "--bits", "--membership"),
-        ("laplace", "--exact"),
-        ("svc", "--exact", "--trials", "1000"),
-        ("svc", "--exact", "--confidence", "0.9"),
-        ("svc", "--exact", "--jobs", "1"),
+        ("laplace", "--by", "magic"),
+        ("laplace", "--by", "replay", "--trials", "1000"),
+        ("laplace", "--by", "replay", "--plot", "seen.png"),
+        ("laplace", "--by", "exact"),
+        ("svc", "--by", "exact", "--trials", "1000"),
+        ("svc", "--by", "exact", "--confidence", "0.9"),
+        ("svc", "--by", "exact", "--jobs", "1"),
         ("laplace", "--jobs", "0"),
         ("laplace", "--plot", "seen.gif"),
         ("laplace", "--plot", "missing/seen.png"),
@@ -185,13 +187,16 @@ def test_a_figure_that_cannot_be_written_after_all(run, releases, monkeypatch):
         ("laplace", "--epsilon", "0"),
         ("lasso", "--centre"),
         ("--epsilon", "2"),
-        ("--exact",),
+        (
+            "--by",
+            "exact",
+        ),
         ("--output", "found.json"),
         ("mine.py",),
         ("--releases", "first.npy", "second.npy", "--claim", "1", "--trials", "1000"),
         ("lasso", "--alpha", "1"),
         ("--releases", "first.npy", "second.npy"),
-        ("--releases", "first.npy", "second.npy", "--claim", "1", "--exact"),
+        ("--releases", "first.npy", "second.npy", "--claim", "1", "--by", "exact"),
         ("--releases", "first.npy", "missing.npy", "--claim", "1"),
         ("svc", "--releases", "first.npy", "second.npy", "--claim", "1"),
         ("missing.py:function",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,7 +36,7 @@ def run_output(law: NoiseLaw, coef: object, seed: int | None = None, **options):
 
 def run_objective(law: NoiseLaw, solve, seed: int | None = None, polish: NoiseLaw = TINY, **options):
     settings = {"promise": PROMISE, "ledger": None, "purpose": "fit", "random_state": seed, **options}
-    return perturb_objective(lambda drawn, _noisy: solve(drawn), law=law, polish=polish, **settings)
+    return perturb_objective(lambda drawn, _noisy: solve(drawn), law=law, polish=polish, stability=math.inf, **settings)
 
 
 def norm_law(law: NoiseLaw):

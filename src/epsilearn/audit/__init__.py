@@ -10,18 +10,24 @@ from __future__ import annotations
 from epsilearn.audit.bits import audit_bits
 from epsilearn.audit.counts import clopper_pearson, epsilon_bound, gaussian_bound
 from epsilearn.audit.finding import Claim, Finding
+from epsilearn.audit.hostile import hostile_neighbours
 from epsilearn.audit.membership import Membership, membership_attack
+from epsilearn.audit.replay import Difference, Replay, replay
 from epsilearn.audit.trials import audit, judge
 
 __all__ = [
     "Claim",
+    "Difference",
     "Finding",
     "Membership",
+    "Replay",
     "audit",
     "audit_bits",
     "clopper_pearson",
     "epsilon_bound",
     "gaussian_bound",
+    "hostile_neighbours",
     "judge",
     "membership_attack",
+    "replay",
 ]

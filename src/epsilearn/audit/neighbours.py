@@ -187,6 +187,8 @@ class Case:
         How the mechanism was built, to be written down; an estimator's own if left out.
     float_noise : tuple, optional
         For the bits: the values without noise on either data set, and the scale of the Laplace noise.
+    labels : tuple of bool, optional
+        For a replay on hostile neighbours: which columns of the data are labels. None where the data are no table.
     """
 
     mechanism: Any
@@ -197,6 +199,7 @@ class Case:
     move: Callable[[np.random.Generator, float], Case] | None = None
     settings: dict[str, Any] | None = None
     float_noise: tuple[tuple[Any, Any], float] | None = None
+    labels: tuple[bool, ...] | None = None
 
     @staticmethod
     def of(
@@ -207,7 +210,8 @@ class Case:
         def move(generator: np.random.Generator, step: float) -> Case:
             return Case.of(mechanism, pair.moved(universe, generator, step), universe, statistic, setting)
 
-        return Case(mechanism, *pair.tables(), f"{setting}{pair}", statistic, move)
+        labels = (False, not universe.numbers)
+        return Case(mechanism, *pair.tables(), f"{setting}{pair}", statistic, move, labels=labels)
 
     @property
     def runs(self) -> Runs:

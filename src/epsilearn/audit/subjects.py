@@ -14,7 +14,7 @@ from epsilearn.audit.neighbours import Case, Universe, pairs
 from epsilearn.checks import check_budget, check_choice, check_integer
 from epsilearn.errors import InvalidInput
 
-__all__ = ["SUBJECTS", "Noise", "Options", "Subject", "subject"]
+__all__ = ["SUBJECTS", "Column", "Noise", "Options", "Subject", "subject"]
 
 _CLASSES = (0.0, 1.0)
 _DELTA = 0.01  # of what cannot be pure; a larger one is easier to see something at
@@ -155,8 +155,7 @@ class Noise:
 
     def cases(self, options: Options) -> list[Case]:
         """The one there is."""
-        if options != Options(epsilon=options.epsilon, delta=options.delta):
-            raise InvalidInput("a mechanism has a budget and no other settings; leave the other options out")
+        _check_budget_alone(options)
         delta = self.delta if options.delta is None else options.delta
         if delta and not self.delta:
             raise InvalidInput("this mechanism is pure; leave --delta out")
@@ -177,7 +176,47 @@ class Noise:
         ]
 
 
-def subject(name: str) -> Subject | Noise:
+@dataclass(frozen=True)
+class Column:
+    """A statistic of the library, on two columns that differ in one number.
+
+    Attributes
+    ----------
+    title : str
+        What it is.
+    release : callable
+        From a column, and an epsilon by name, to a release.
+    """
+
+    title: str
+    release: Callable[..., Any]
+
+    def cases(self, options: Options) -> list[Case]:
+        """One number at either end of the bounds, beside others in the middle or at an end."""
+        _check_budget_alone(options)
+        if options.delta:
+            raise InvalidInput("statistics are pure; leave --delta out")
+        epsilon, _ = check_budget(options.epsilon)
+        release = self.release
+
+        def mechanism(column: Any) -> Any:
+            return release(column, epsilon=epsilon)
+
+        return [
+            Case(
+                mechanism, np.append(others, 0.0), np.append(others, 1.0), f"0 against 1, after {words}",
+                settings={"statistic": self.title, "epsilon": epsilon}, labels=(False,),
+            )
+            for words, others in (("4 of 0", np.zeros(4)), ("4 of 0.5", np.full(4, 0.5)), ("4 of 1", np.ones(4)))
+        ]  # fmt: skip
+
+
+def _check_budget_alone(options: Options) -> None:
+    if options != Options(epsilon=options.epsilon, delta=options.delta):
+        raise InvalidInput("this has a budget and no other settings; leave the other options out")
+
+
+def subject(name: str) -> Subject | Noise | Column:
     """What goes by this name."""
     check_choice("the subject", name, tuple(SUBJECTS))
     return SUBJECTS[name]
@@ -263,7 +302,7 @@ def _selection(_columns: int) -> Any:
 _STRENGTHS = (100.0, 1.0, 0.01)
 
 
-def _catalogue() -> Iterator[tuple[str, Subject | Noise]]:
+def _catalogue() -> Iterator[tuple[str, Subject | Noise | Column]]:
     erm: dict[str, Any] = {"alphas": _STRENGTHS, "rows": (1, 2, 20)}
     # The defaults of a fit whose alpha is left out. Each run takes dozens of steps: fewer cases are tried.
     few: dict[str, Any] = {"alphas": (100.0, 0.01), "rows": (1, 20)}
@@ -380,6 +419,13 @@ def _catalogue() -> Iterator[tuple[str, Subject | Noise]]:
     yield "k-norm", Noise("K-norm noise on two numbers", epsilearn.k_norm, [0.0, 0.0], [0.6, 0.8])
     # One candidate gains what all others lose: the more of them, the nearer to the bound.
     yield "exponential", Noise("a choice among ten", epsilearn.exponential, [1.0] + [0.0] * 9, [0.0] + [1.0] * 9)
+    bounds: dict[str, Any] = {"bounds": (0.0, 1.0)}
+    yield "count", Column("how many numbers exceed 0.5", lambda c, **b: epsilearn.statistics.count(c > 0.5, **b))
+    yield "sum", Column("a sum", lambda c, **b: epsilearn.statistics.sum(c, **bounds, **b))
+    yield "mean", Column("a mean", lambda c, **b: epsilearn.statistics.mean(c, **bounds, **b))
+    yield "variance", Column("a variance", lambda c, **b: epsilearn.statistics.variance(c, **bounds, **b))
+    yield "histogram", Column("a histogram", lambda c, **b: epsilearn.statistics.histogram(c, edges=(0, 0.5, 1), **b))
+    yield "quantile", Column("a median", lambda c, **b: epsilearn.statistics.quantile(c, q=0.5, **bounds, **b))
 
 
-SUBJECTS: dict[str, Subject | Noise] = dict(_catalogue())
+SUBJECTS: dict[str, Subject | Noise | Column] = dict(_catalogue())

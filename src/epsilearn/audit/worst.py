@@ -122,7 +122,7 @@ def exact_worst(cases: list[Case], claim: Claim, progress: Progress | None = Non
     if _laws(cases[-1]) is None:
         raise InvalidInput(
             "the exact laws are known for linear models with one or two weights, and for paths among few corners; "
-            "ask for fewer columns, or leave --exact out"
+            "ask for fewer columns, or leave --by exact out"
         )
     case, _ = worst(cases, lambda case: _measured_by_laws(case, lambda laws: laws.epsilon(claim.delta)), progress)
     laws = _laws(case)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from epsilearn.checks import check_choice
 from epsilearn.cli.common import AsJson, app, complain, print_json, save_figure, say, show
 from epsilearn.errors import EpsilearnError, InvalidInput
 
@@ -22,6 +23,7 @@ __all__ = ["audit"]
 
 REFUTED = 4
 FIGURES = (".png", ".svg", ".pdf")
+_WAYS = ("releases", "exact", "bits", "membership", "replay")
 
 
 @app.command()
@@ -51,11 +53,14 @@ def audit(
         float | None, typer.Option(help="The epsilon to test, for --releases or a file's function.")
     ] = None,
     claim_delta: Annotated[float | None, typer.Option(help="The delta that goes with it.")] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Compute instead of sampling, where that is possible.")
-    ] = False,
-    bits: Annotated[bool, typer.Option("--bits", help="Look at the bits of the floats alone.")] = False,
-    membership: Annotated[bool, typer.Option("--membership", help="Try to tell whose record was in.")] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="releases: sample them. exact: compute instead, where that is possible. bits: look at the bits of the "
+            "floats alone. membership: try to tell whose record was in. replay: run on neighbours with the same random "
+            "answers, and see what else differs. Left out: releases."
+        ),
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="Runs on each of the two data sets; 5000 if left out.")] = None,
     confidence: Annotated[float | None, typer.Option(help="How sure the bound is; 0.999 if left out.")] = None,
     jobs: Annotated[int | None, typer.Option(help="How many processes; one on each core if left out.")] = None,
@@ -77,32 +82,20 @@ def audit(
         "intercept": intercept or None, "centre": centre or None,
     }  # fmt: skip
     sampling = {"trials": trials, "confidence": confidence, "jobs": jobs}
-    ways = {"exact": exact or None, "bits": bits or None, "membership": membership or None}
     files = {"plot": plot, "output": output}
     claimed = {"claim": claim, "claim_delta": claim_delta}
     if subject is None and releases is None:
-        _refuse("needs something to audit: a name, or FILE.py:FUNCTION", build, sampling, ways, files, claimed)
+        _refuse("needs something to audit: a name, or FILE.py:FUNCTION", build, sampling, files, claimed, {"by": by})
         _list_subjects(as_json)
         return None
-    way = _way(ways)
-    if way == "exact":
-        _refuse("is about sampling, and --exact samples nothing; leave it out", sampling)
-    if releases is not None:
-        _refuse(
-            "has no meaning for --releases, which are there already; leave it out", {"trials": trials, "jobs": jobs}
-        )
-    if claim is None:
-        _refuse("needs the --claim that goes with it", {"claim_delta": claim_delta})
+    by = by or "releases"
     by_name = releases is None and ".py" not in str(subject)
-    if by_name:
-        _refuse("is for --releases and for functions of a file; --epsilon builds what is named", claimed)
-    else:
-        _refuse("is for subjects by name; leave it out", build, {"exact": ways["exact"]})
+    _check_words(by, by_name, releases is not None, build, sampling, claimed, plot)
     _check_places(plot, output)
     options = Options(**_given(build))
     held = None if claim is None else _claim(claim, claim_delta)
     with _watched() as progress:
-        work = _Work.of(way, progress, **_given(sampling))
+        work = _Work.of(by, progress, **_given(sampling))
         if releases is not None:
             outcome = _of_releases(subject, releases, held, work)
         elif by_name:
@@ -117,6 +110,36 @@ def audit(
     return REFUTED if outcome.found.refuted else 0
 
 
+def _check_words(
+    by: str,
+    by_name: bool,
+    of_releases: bool,
+    build: dict[str, Any],
+    sampling: dict[str, Any],
+    claimed: dict[str, Any],
+    plot: Path | None,
+) -> None:
+    """Which options have a meaning for this audit of this subject."""
+    check_choice("--by", by, _WAYS)
+    if by in ("exact", "replay"):
+        _refuse(f"is about sampling, and --by {by} samples nothing; leave it out", sampling)
+        if of_releases:
+            raise InvalidInput(f"--by {by} needs the mechanism itself, not its --releases")
+    if by == "replay":
+        _refuse("has nothing to draw here; leave it out", {"plot": plot})
+    if of_releases:
+        made = {name: sampling[name] for name in ("trials", "jobs")}
+        _refuse("has no meaning for --releases, which are there already; leave it out", made)
+    if claimed["claim"] is None:
+        _refuse("needs the --claim that goes with it", {"claim_delta": claimed["claim_delta"]})
+    if by_name:
+        _refuse("is for --releases and for functions of a file; --epsilon builds what is named", claimed)
+    else:
+        _refuse("is for subjects by name; leave it out", build)
+        if by == "exact":
+            raise InvalidInput("--by exact is for subjects by name")
+
+
 def _given(words: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in words.items() if value is not None}
 
@@ -125,13 +148,6 @@ def _refuse(why: str, *groups: dict[str, Any]) -> None:
     """Options that would be ignored are a mistake."""
     for name in (name for group in groups for name in _given(group)):
         raise InvalidInput(f"--{name.replace('_', '-')} {why}")
-
-
-def _way(ways: dict[str, Any]) -> str:
-    wanted = list(_given(ways))
-    if len(wanted) > 1:
-        raise InvalidInput(f"--{wanted[0]} and --{wanted[1]} are two audits; ask for one at a time")
-    return wanted[0] if wanted else "events"
 
 
 def _check_places(plot: Path | None, output: Path | None) -> None:
@@ -228,10 +244,19 @@ def _of_subject(name: str, options: Any, work: _Work) -> _Outcome:
     one = named(name)
     cases = one.cases(options)
     claim = Claim.of(promise_of(cases), printed=True)
+    if work.way == "replay":
+        return _replayed(one.title, cases, work)
     if work.way == "exact":
         found, case = exact_worst(cases, claim, work.progress)
         return _Outcome(one.title, case.to_dict(), found)
     return _sampled(one.title, cases, claim, work)
+
+
+def _replayed(title: str, cases: list[Case], work: _Work) -> _Outcome:
+    from epsilearn.audit.replay_cases import replay_cases
+
+    found = replay_cases(cases, progress=work.progress)
+    return _Outcome(title, {"neighbours": f"{found.neighbours} made-up ones"}, found)
 
 
 def _sampled(title: str, cases: list[Case], claim: Claim, work: _Work) -> _Outcome:
@@ -282,7 +307,10 @@ def _of_file(place: str, claim: Claim | None, work: _Work) -> _Outcome:
     try:
         words = _executed(Path(path))
         claim = _claim_in(words, path) if claim is None else claim
-        return _sampled(place, [_case_in(words, path, name)], claim, work)
+        case = _case_in(words, path, name)
+        if work.way == "replay":
+            return _Outcome(place, case.to_dict(), _replay_file(case, claim))
+        return _sampled(place, [case], claim, work)
     except EpsilearnError:
         raise
     except (Exception, SystemExit) as error:
@@ -302,6 +330,12 @@ def _case_in(words: dict[str, Any], path: str, name: str) -> Case:
     float_noise = (words["CENTRES"], words["SCALE"]) if "CENTRES" in words else None
     neighbours = words["FIRST"], words["SECOND"], "FIRST against SECOND"
     return Case(words[name], *neighbours, words.get("STATISTIC"), float_noise=float_noise)
+
+
+def _replay_file(case: Case, claim: Claim) -> Any:
+    from epsilearn.audit import replay
+
+    return replay(case.mechanism, (case.first,), [(case.second,)], claim=(claim.epsilon, claim.delta))
 
 
 def _claim_in(words: dict[str, Any], path: str) -> Claim:

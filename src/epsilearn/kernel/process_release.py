@@ -18,7 +18,7 @@ from epsilearn.kernel.erm import FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
 from epsilearn.kernel.model import Array, KernelLearner
 from epsilearn.mechanisms.additive import add_noise, prepare_noise
-from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.mechanisms.release import NoiseLaw, spending
 from epsilearn.mechanisms.session import Process, ProcessLaw
 from epsilearn.progress import fitting
 
@@ -187,7 +187,9 @@ class GaussianProcessRelease(KernelLearner):
                 return problem.solve(progress).coef
 
         coef, guarantee, journal = self._once(problem, promise, (self.max_points, law), solve)
-        self._session_ = Process(law, _Across(self.kernel_), self.random_state, journal)
+        # Paid for: this hands out bits, and debits nothing.
+        with spending(guarantee, None, self._purpose, self.random_state) as (source, _):
+            self._session_ = Process(law, _Across(self.kernel_), source, journal)
         self._minimum_, self.noise_, self.guarantee_ = problem.minimum(coef), law.noise, guarantee
 
     def _promise(self, shift: float, assumptions: tuple[str, ...]) -> Guarantee:

@@ -16,11 +16,12 @@ from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import FAIR_BITS, NoiseLaw, Release, Spender, spending
+from epsilearn.mechanisms.tape import answered
 from epsilearn.mechanisms.values import Values, as_values
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import check_scale, grid_of, prepare, release
 
-__all__ = ["add_noise", "gaussian", "k_norm", "laplace", "prepare_noise"]
+__all__ = ["add_noise", "gaussian", "k_norm", "laplace", "noisy_numbers", "prepare_noise"]
 
 
 def laplace(
@@ -201,8 +202,15 @@ def gaussian(
 def add_noise(values: Any, law: NoiseLaw, source: BitSource) -> NDArray[np.float64]:
     """Numbers plus noise of a law, through the door; whoever calls has debited for it."""
     numbers, shape = as_values(values)
-    noisy = release(numbers, law.radius(source), law.quantile, source, grid_of(law.deviation))
-    return noisy.reshape(shape)
+    return noisy_numbers(numbers, law, source, grid_of(law.deviation)).reshape(shape)
+
+
+def noisy_numbers(values: Values | list[Fraction], law: NoiseLaw, source: BitSource, grid: int) -> NDArray[np.float64]:
+    """Numbers plus noise of a law, rounded to a multiple of ``2**grid``; the one place where noise meets numbers."""
+    return answered(
+        source, "additive", (law, grid), lambda: values,
+        lambda: release(values, law.radius(source), law.quantile, source, grid),
+    )  # fmt: skip
 
 
 def prepare_noise(count: int, law: NoiseLaw) -> None:
@@ -225,7 +233,7 @@ def _add(
     law = replace(law, step=2.0**grid)
     prepare(len(values), law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
-        noisy = release(values, law.radius(source), law.quantile, source, grid)
+        noisy = noisy_numbers(values, law, source, grid)
         return Release(float(noisy[0]) if shape == () else noisy.reshape(shape), stamped, law)
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.guarantee import Guarantee
-from epsilearn.mechanisms.additive import add_noise
+from epsilearn.mechanisms.additive import add_noise, noisy_numbers
 from epsilearn.mechanisms.release import NoiseLaw, Release, Spender, spending
+from epsilearn.mechanisms.tape import answered
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import GRID_BITS, check_scale, grid_of, prepare, release
 
@@ -58,7 +59,7 @@ def perturb_output(
     check_scale(law.scale)
     prepare(law.dimension, law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
-        return Release(_through_the_door(solve().coef, law, source), stamped, law)
+        return Release(noisy_numbers(solve().coef, law, source, grid_of(law.deviation)), stamped, law)
 
 
 def perturb_objective(
@@ -66,6 +67,7 @@ def perturb_objective(
     *,
     law: NoiseLaw,
     polish: NoiseLaw,
+    stability: float,
     promise: Guarantee,
     ledger: Spender | None,
     purpose: str,
@@ -75,14 +77,15 @@ def perturb_objective(
 
     The exact minimiser would be private by itself. A solver's is only close to it, and how it is off depends on the
     data; ``polish`` hides that. ``solve`` may ask for other numbers first, and gets them with the noise it names; the
-    promise and the debit are for all of it.
+    promise and the debit are for all of it. ``stability`` is how far the minimiser can move when one record is
+    replaced and the noise is not; an audit holds the fit to it.
     """
     check_scale(law.scale)
     check_scale(polish.scale)
     prepare(law.dimension, law.quantile)
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         solution = solve(_draw(law, source), lambda values, its_law: add_noise(values, its_law, source))
-        return Release(_through_the_door(solution.coef, polish, source), stamped)
+        return Release(_polished(solution.coef, polish, stability, source), stamped)
 
 
 def perturb_steps(
@@ -115,9 +118,16 @@ def _drawing_grid(law: NoiseLaw) -> int:
 
 
 def _draw(law: NoiseLaw, source: BitSource) -> Drawn:
-    vector = release(np.zeros(law.dimension), law.radius(source), law.quantile, source, _drawing_grid(law))
+    grid = _drawing_grid(law)
+    vector = answered(
+        source, "noise", (law, grid), lambda: None,
+        lambda: release(np.zeros(law.dimension), law.radius(source), law.quantile, source, grid),
+    )  # fmt: skip
     return Drawn(vector, drawing_error(law))
 
 
-def _through_the_door(coef: Array | list[Fraction], law: NoiseLaw, source: BitSource) -> Array:
-    return release(coef, law.radius(source), law.quantile, source, grid_of(law.deviation))
+def _polished(coef: Array | list[Fraction], law: NoiseLaw, stability: float, source: BitSource) -> Array:
+    return answered(
+        source, "minimiser", (law, stability), lambda: coef,
+        lambda: release(coef, law.radius(source), law.quantile, source, grid_of(law.deviation)),
+    )  # fmt: skip

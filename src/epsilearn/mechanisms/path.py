@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from epsilearn.balls import ball
 from epsilearn.guarantee import Guarantee
 from epsilearn.linear_scores import LinearScores
+from epsilearn.mechanisms.additive import noisy_numbers
 from epsilearn.mechanisms.release import NoiseLaw, Spender, spending
+from epsilearn.mechanisms.tape import answered
 from epsilearn.noise.bits import BitSource, SeededBits
 from epsilearn.noise.choice import noisy_argmax, prepare
-from epsilearn.noise.door import check_scale, grid_of, release
+from epsilearn.noise.door import check_scale, grid_of
 from epsilearn.noise.door import prepare as prepare_door
 from epsilearn.noise.lottery import ColumnLottery, Columns, draw_ticket
 from epsilearn.noise.quantiles import LAPLACE, NORMAL
-from epsilearn.noise.variates import Constant
 
 __all__ = ["PrivateSteps", "private_steps"]
 
@@ -50,7 +51,8 @@ class PrivateSteps:
             scores.count, scores.present, scores.still, scores.touched, scores.moved, factor * scores.first,
             factor * scores.second, scores.generation, signed,
         )  # fmt: skip
-        return self.lottery.draw(columns)
+        public = (self.scale, size, signed, scores.count)
+        return answered(self.source, "choice", public, lambda: _logits(columns), lambda: self.lottery.draw(columns))
 
     def corner(self, points: Array, sums: Integers, unit: Fraction) -> int:
         """A row of ``points`` with probability proportional to exp(-unit * <point, sums> / scale), exactly.
@@ -70,18 +72,31 @@ class PrivateSteps:
                 for point in points
             ]
 
-        return draw_ticket(logits, error, exactly, self.source)
+        return answered(
+            self.source, "choice", (self.scale, unit), lambda: logits,
+            lambda: draw_ticket(logits, error, exactly, self.source),
+        )  # fmt: skip
 
     def laplace_corner(self, scores: Array) -> int:
         """The index of the least score + Laplace noise, exactly."""
-        return noisy_argmax(-scores, self.scale, self.source, LAPLACE)
+        return answered(
+            self.source, "noisy max", (self.scale,), lambda: -scores,
+            lambda: noisy_argmax(-scores, self.scale, self.source, LAPLACE),
+        )  # fmt: skip
 
     def gradient(self, sums: Integers, unit: float) -> Array:
         """Whole sums plus Gaussian noise of deviation ``scale / unit``, through the door, times ``unit``."""
         deviation = check_scale(self.scale / unit * (1 + 2.0**-50))
-        values = sums.astype(np.float64)
-        noisy = release(values, Constant(deviation), NORMAL, self.source, grid_of(deviation))
-        return noisy * unit
+        law = NoiseLaw("gaussian", deviation)
+        return noisy_numbers(sums.astype(np.float64), law, self.source, grid_of(deviation)) * unit
+
+
+def _logits(columns: Columns) -> Array:
+    """Every ticket's logit, in the order of the tickets."""
+    logits = np.zeros(columns.count)
+    logits[columns.present] = float(columns.second) * columns.still
+    logits[columns.present[columns.touched]] += float(columns.first) * columns.moved
+    return np.stack([logits, -logits], axis=1).ravel() if columns.signed else logits
 
 
 @contextmanager

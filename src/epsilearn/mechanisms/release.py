@@ -13,7 +13,8 @@ from scipy import stats
 
 from epsilearn.checks import check_probability
 from epsilearn.guarantee import Guarantee
-from epsilearn.noise.bits import BitSource, source_of
+from epsilearn.mechanisms.tape import bits_of, charged
+from epsilearn.noise.bits import BitSource
 from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
 from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
 
@@ -140,10 +141,10 @@ def spending(
 
     Inside, no arithmetic raises or warns, whatever the caller told numpy: that it did would tell of the records.
     """
-    source = source_of(random_state)
+    source = bits_of(random_state)
     if source.seeded:
         guarantee = guarantee.void("seeded")
     with ExitStack() as stack:
         stamped = guarantee if ledger is None else stack.enter_context(ledger.spend(guarantee, purpose))
         stack.enter_context(np.errstate(all="ignore"))
-        yield source, stamped
+        yield stack.enter_context(charged(source, stamped, purpose)), stamped

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from epsilearn.mechanisms.tape import answered
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.directions import draw_in_ball
@@ -25,7 +26,7 @@ def prepare_choice(count: int) -> None:
 
 def choose_index(scores: Array, scale: float, source: BitSource) -> int:
     """An index with probability proportional to exp(score / scale), exactly."""
-    return noisy_argmax(scores, scale, source)
+    return answered(source, "choice", (scale,), lambda: scores / scale, lambda: noisy_argmax(scores, scale, source))
 
 
 def choose_in_ball(vector: list[Fraction], rate: float, radius: float, source: BitSource) -> Array:
@@ -33,4 +34,7 @@ def choose_in_ball(vector: list[Fraction], rate: float, radius: float, source: B
 
     The grid is a millionth of the radius over all coordinates, so the point is no longer than (1 + 2**-20) radius.
     """
-    return draw_in_ball(vector, rate, radius, source, grid_of(radius / math.sqrt(len(vector))))
+    grid = grid_of(radius / math.sqrt(len(vector)))
+    return answered(
+        source, "ball", (rate, radius, grid), lambda: vector, lambda: draw_in_ball(vector, rate, radius, source, grid)
+    )

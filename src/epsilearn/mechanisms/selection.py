@@ -20,6 +20,7 @@ from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import FAIR_BITS, Release, Spender, spending
+from epsilearn.mechanisms.tape import answered
 from epsilearn.mechanisms.values import as_values, exactly
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.choice import noisy_argmax, prepare
@@ -78,7 +79,8 @@ def exponential(
     )
     prepare(len(array))
     with spending(promise, ledger, purpose, random_state) as (source, promise):
-        return Release(noisy_argmax(array, scale, source), promise)
+        chosen = answered(source, "choice", (scale,), lambda: array / scale, lambda: noisy_argmax(array, scale, source))
+        return Release(chosen, promise)
 
 
 def _as_scores(scores: Any) -> NDArray[np.float64]:
@@ -185,7 +187,10 @@ class AboveThreshold(LiveMechanism):
             if remaining == 0:
                 raise StateError("all positive answers are used up; open a new session, which costs its budget again")
             question_noise, next_noise = Variate(LAPLACE, self._source), Variate(LAPLACE, self._source)
-            positive = decide(self._excess(asked, question_noise, threshold_noise))
+            positive = answered(
+                self._source, "threshold", (self.threshold, self._threshold_scale, self._question_scale), lambda: asked,
+                lambda: decide(self._excess(asked, question_noise, threshold_noise)),
+            )  # fmt: skip
             if positive:
                 # One assignment: an interruption leaves either the old state or the new one, never half of each.
                 self._state = remaining - 1, next_noise

@@ -22,7 +22,8 @@ from epsilearn.calibration.additive import gaussian_shift
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.mechanisms.selection import LiveMechanism
-from epsilearn.noise.bits import BitSource, source_of
+from epsilearn.mechanisms.tape import answered, bits_of
+from epsilearn.noise.bits import BitSource
 from epsilearn.noise.correlated import Normals
 from epsilearn.noise.door import check_scale, grid_of
 
@@ -290,7 +291,7 @@ class Process(LiveMechanism):
     def __init__(self, law: ProcessLaw, across: Across, random_state: int | BitSource | None, journal: Journal) -> None:
         super().__init__()
         self.law = law
-        self._across, self._source, self._journal = across, source_of(random_state), journal
+        self._across, self._source, self._journal = across, bits_of(random_state), journal
         self._forget()
 
     def __len__(self) -> int:
@@ -342,10 +343,16 @@ class Process(LiveMechanism):
         for number, (code, value) in enumerate(zip(codes, values, strict=True)):
             row = rows[number, : len(self) + 1]
             self._normals.grow(len(row))
-            answer = self._normals.release(float(value), row, self.law.tau, self.law.grid)
+            answer = self._noisy(float(value), row)
             entries.append(JournalEntry(code, answer, row.tobytes()))
             self._remember(entries[-1])
         return entries
+
+    def _noisy(self, value: float, row: Array) -> float:
+        return answered(
+            self._source, "process", (self.law.tau, self.law.grid, tuple(row.tolist())), lambda: value,
+            lambda: self._normals.release(value, row, self.law.tau, self.law.grid),
+        )  # fmt: skip
 
     def _kernel_values(self, codes: list[bytes]) -> tuple[Array, Array]:
         across, own = self._across(self._codes, codes)

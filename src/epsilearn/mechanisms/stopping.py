@@ -9,6 +9,7 @@ from epsilearn.checks import check_probability
 from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import Spender, spending
+from epsilearn.mechanisms.tape import answered
 from epsilearn.noise.bits import BitSource
 
 __all__ = ["best_of_random_many"]
@@ -46,10 +47,11 @@ def best_of_random_many(
     with spending(promise, ledger, purpose, random_state) as (source, stamped):
         best: tuple[float, Outcome] | None = None
         while True:
-            found = attempt(_below(candidates, source), source if source.seeded else None)
+            candidate = answered(source, "try", (candidates,), lambda: None, lambda: _below(candidates, source))
+            found = attempt(candidate, source if source.seeded else None)
             if best is None or found[0] > best[0]:
                 best = found
-            if source.integer(_BITS) < threshold:
+            if answered(source, "stop", (threshold,), lambda: None, lambda: source.integer(_BITS) < threshold):
                 return best[1], stamped
 
 
