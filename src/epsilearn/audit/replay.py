@@ -221,9 +221,9 @@ def _compared(
 ) -> Iterator[Difference]:
     if tape.diverged:
         return  # what it showed afterwards follows from that
-    for name in {**first, **second}:
-        if name in unsettled or first.get(name) == second.get(name):
-            continue
+    names = [name for name in {**first, **second} if name not in unsettled and first.get(name) != second.get(name)]
+    # An exception explains everything that is then missing.
+    for name in ["exception"] if "exception" in names else names:
         kind = name.partition(" ")[0] if name.split(" ")[0] in ("warning", "file", "printed", "exception") else "result"
         kind = "log line" if name.startswith("log line") else kind
         yield Difference(kind, name, "", neighbour, _told(kind, first.get(name), second.get(name)))
