@@ -8,7 +8,7 @@ from tests.joints.matrix import CELLS, MODELS, NOTHING, REFUSES, SESSIONS, outco
 
 import epsilearn
 
-# In the ordinary suite each consumer meets each model once, and each home a few models; the rest is in `make test-slow`.
+# In the ordinary suite each consumer meets each model once, and each home a few models; the rest is slow.
 FEW = ("LogisticRegression", "Lasso", "LandmarkClassifier", "mean", "quantile", "logistic")
 IN_PARTS = ("Parquet", "Dask")
 ALL_RECORDS_AT_HAND = (*SESSIONS, "SemiInteractiveLearner", "NonInteractiveLearner", "PrivateSelection")
