@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from epsilearn.mechanisms import k_norm as k_norm
     from epsilearn.mechanisms import laplace as laplace
     from epsilearn.model_file import load as load
+    from epsilearn.pipelines import check_pipeline as check_pipeline
     from epsilearn.preprocessing import BoundedScaler as BoundedScaler
     from epsilearn.rows.dask import DaskRows as DaskRows
     from epsilearn.rows.parquet import ParquetRows as ParquetRows
@@ -71,6 +72,7 @@ _HOMES = {
     "RandomFeatures": "kernel",
     "SemiInteractiveLearner": "kernel",
     "SparseLogisticRegression": "lasso",
+    "check_pipeline": "pipelines",
     "compose": "composition",
     "excess_risk_bound": "calibration.learning",
     "explain": "explanation",

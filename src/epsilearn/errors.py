@@ -39,3 +39,7 @@ class StateError(EpsilearnError):
 
 class PrivacyWarning(UserWarning):
     """A public number was left at its default, and the model rests on it."""
+
+
+class RepeatedFitWarning(UserWarning):
+    """Clones of one estimator were fitted several times without a ledger: each fit is a release of its own."""

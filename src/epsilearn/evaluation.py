@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from sklearn.utils.validation import column_or_1d
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
+from epsilearn.sessions import check_function
 
 __all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors"]
 
@@ -35,8 +37,9 @@ def private_score(
     Parameters
     ----------
     model : estimator
-        Any fitted scikit-learn classifier or regressor, private or not. Its own promise must not rest on these rows,
-        or the two promises add up.
+        Any fitted scikit-learn classifier or regressor, private or not, that answers every row by itself. Sessions
+        are refused: they remember what they are asked. The model's own promise must not rest on these rows, or the
+        two promises add up.
     X, y : array
         The private test rows.
     epsilon : float
@@ -88,14 +91,50 @@ def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **optio
 
 def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
+    check_function(model)
     if is_classifier(model):
-        predicted, truth = _paired(model.predict(X), y)
+        predicted, truth = _paired(_predicted(model, X), y)
         return (predicted == truth).astype(np.float64), (0.0, 1.0)
     if not is_regressor(model):
         raise InvalidInput(f"model must be a classifier or a regressor, got {type(model).__name__}")
     low, high = check_range(target_bound)
-    predicted, truth = _paired(np.asarray(model.predict(X), np.float64), y)
+    predicted, truth = _paired(_as_doubles(_predicted(model, X)), y)
     return squared_errors(predicted, as_numbers(truth, "y"), low, high), (0.0, (high - low) ** 2)
+
+
+def _predicted(model: Any, X: Any) -> Any:
+    """A model's predictions, in silence; what it fails with is not told, as it may quote a record."""
+    _check_asked(model, X)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.predict(X)
+    except EpsilearnError:
+        raise  # says what is wrong without a private value
+    except Exception:
+        pass
+    # Raised out here: the error that was caught may carry private values along.
+    raise InvalidInput(
+        "the model failed to predict the test rows; it must be fitted, to the same columns, and have an answer for "
+        "every row that there can be. Try it on rows that are public"
+    )
+
+
+def _check_asked(model: Any, X: Any) -> None:
+    """What can be wrong whatever the rows hold, in words that help."""
+    expected: Any = getattr(model, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if isinstance(expected, int) and len(shape) == 2 and shape[1] != expected:
+        raise InvalidInput(f"X has {shape[1]} columns, and the model was fitted to {expected}; pass the same ones")
+
+
+def _as_doubles(predicted: Any) -> NDArray[np.float64]:
+    """Numbers, from a regressor that may say anything."""
+    try:
+        return np.asarray(predicted, np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidInput("the model's predictions must be numbers: it calls itself a regressor")
 
 
 def _paired(predicted: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:

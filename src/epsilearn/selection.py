@@ -8,25 +8,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
+from epsilearn.candidates import Candidate, built, check_candidates, private_part, with_public_labels
 from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability, check_unmasked
 from epsilearn.errors import InvalidInput
 from epsilearn.evaluation import check_range, private_score, record_scores
+from epsilearn.fit_counts import CountedFits, uncounted
 from epsilearn.guarantee import Guarantee
-from epsilearn.linear.classification import public_labels
+from epsilearn.identity import check_apart
 from epsilearn.linear.model import IN_PARTS, forget_fit
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
-from epsilearn.preprocessing import BoundedScaler
 from epsilearn.rows import Parts
 
 __all__ = ["PrivateSelection"]
@@ -41,15 +40,16 @@ def _chosen_has(name: str) -> Any:
     return available_if(check)
 
 
-class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
     """Fit a private estimator with the best of several settings, for one stated budget.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator, or a pipeline that ends in one. Its own budget, ledger and random state are replaced.
+        A private estimator that is a function, not a session, or a pipeline that ends in one and whose other steps
+        learn nothing (see `check_pipeline`). Its own budget, ledger and random state are replaced.
     grid : dict or list of dict
-        Settings to try, as for scikit-learn's `GridSearchCV`.
+        Settings to try, as for scikit-learn's `GridSearchCV`. They may swap whole steps: each candidate is checked.
     epsilon, delta : float
         The budget for everything together, per person.
     strategy : {"parts", "stopping"}
@@ -136,9 +136,13 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         forget_fit(self)
-        self._check()
+        # Whatever can be refused without a row is refused before any is read, and before anything is copied.
+        check_apart((self.estimator, self.grid), X, y)
+        candidates = built(self.estimator, self.grid)
+        assumptions = check_candidates(candidates)
+        self._check(candidates[0].estimator)
         X, y = _table(X, y)
-        candidates, assumptions = self._candidates(y)
+        assumptions += with_public_labels(candidates, y)
         train, judge = self._split(len(y), len(candidates))
         parts = np.array_split(train, len(candidates)) if self.strategy == "parts" else [train] * len(candidates)
         promise = self._promise((*assumptions, *self._rehearse(X, y, candidates, parts, judge)))
@@ -151,19 +155,17 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 setattr(self, name, getattr(self.best_estimator_, name))
         return self
 
-    def _check(self) -> None:
+    def _possible_estimators(self) -> list[Any]:
+        """Whatever the grid can make of the estimator; for `check_pipeline`."""
+        return [candidate.estimator for candidate in built(self.estimator, self.grid)]
+
+    def _check(self, estimator: Any) -> None:
         _, delta, _ = check_fit_budget(self.epsilon, self.delta, self.rows_per_person)
         check_probability("holdout", self.holdout)
         if self.strategy not in ("parts", "stopping"):
             raise InvalidInput(f"strategy must be 'parts' or 'stopping', got {self.strategy!r}")
-        if not is_classifier(self.estimator):
+        if not is_classifier(estimator):
             check_range(self.target_bound)
-        for step in self.estimator.steps[:-1] if isinstance(self.estimator, Pipeline) else ():
-            if not isinstance(step[1], BoundedScaler) and get_tags(step[1]).requires_fit:
-                raise InvalidInput(
-                    f"step {step[0]!r} of the pipeline learns from the rows without any privacy; use a BoundedScaler, "
-                    "or a step that learns nothing"
-                )
         if self.strategy == "stopping" and delta:
             raise InvalidInput("random stopping is proven here for pure promises; use delta=0, or strategy='parts'")
 
@@ -182,35 +184,6 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             ),
             rows_per_person=check_integer("rows_per_person", self.rows_per_person),
         )  # fmt: skip
-
-    def _candidates(self, y: NDArray[Any]) -> tuple[list[tuple[dict[str, Any], Any]], tuple[str, ...]]:
-        """Each candidate's settings and estimator, and what its promise assumes besides."""
-        settings = list(ParameterGrid(self.grid))
-        if not settings:
-            raise InvalidInput("grid is empty; give at least one setting to try")
-        assumptions: tuple[str, ...] = ()
-        public = {}
-        prefix = _prefix(self.estimator)
-        known = self.estimator.get_params()
-        for name in ("epsilon", "delta", "rows_per_person", "ledger", "random_state"):
-            if f"{prefix}{name}" not in known:
-                raise InvalidInput(f"estimator must be private: it has no parameter {name!r}")
-            if any(f"{prefix}{name}" in chosen for chosen in settings):
-                raise InvalidInput(f"grid must not vary {name!r}: the budget is the selection's own")
-        if is_classifier(self.estimator) and f"{prefix}classes" in known:
-            # A part that happens to lack a class must not fail: the label set belongs to the whole table.
-            labels, _, assumptions = public_labels(y, known[f"{prefix}classes"])
-            public[f"{prefix}classes"] = list(labels)
-        unknown = sorted({name for chosen in settings for name in chosen if name not in known})
-        if unknown:
-            raise InvalidInput(
-                f"grid varies {', '.join(map(repr, unknown))}, which the estimator does not have; a pipeline's step "
-                "comes first, as in logisticregression__alpha"
-            )
-        return [
-            (chosen, clone(self.estimator).set_params(**public, **{k: clone(v, safe=False) for k, v in chosen.items()}))
-            for chosen in settings
-        ], assumptions
 
     def _split(self, rows: int, candidates: int) -> tuple[Indices, Indices]:
         # Any order fixed without looking at the rows will do; a shuffled one does not mind how the table was sorted.
@@ -232,21 +205,25 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon, delta = self._record_budget()
         return (epsilon, delta) if self.strategy == "parts" else (round_down(exact(epsilon) / 3), 0.0)
 
-    def _rehearse(self, X: Any, y: Any, candidates: list[Any], parts: list[Indices], judge: Indices) -> tuple[str, ...]:
+    def _rehearse(
+        self, X: Any, y: Any, candidates: list[Candidate], parts: list[Indices], judge: Indices
+    ) -> tuple[str, ...]:
         """Let each candidate check its rows, and the judges', and plan, up to the debit, and see what it would promise.
 
         So a bad setting or a bad table costs nothing, and constants that prove less than they claim are refused.
         """
         epsilon, delta = self._one_budget()
         assumptions: tuple[str, ...] = ()
-        for (chosen, model), part in zip(candidates, parts, strict=True):
+        for candidate, part in zip(candidates, parts, strict=True):
             ledger = _Rehearsal()
-            with suppress(_Rehearsed):
+            with suppress(_Rehearsed), uncounted():
                 rows = np.concatenate([part, judge])
-                self._fit_one(clone(model), X, y, rows, epsilon, delta, None, ledger)
+                self._fit_one(clone(candidate.estimator), X, y, rows, epsilon, delta, None, ledger)
             planned = ledger.promise
             if planned is None or planned.epsilon > epsilon or planned.delta > delta:
-                raise InvalidInput(f"the candidate {chosen} does not promise its budget; use calibration='tight'")
+                raise InvalidInput(
+                    f"the candidate {candidate.settings} does not promise its budget; use calibration='tight'"
+                )
             # Each candidate has its own alpha, and the judges are no part of its rows.
             assumptions += tuple(a for a in planned.assumptions if not a.startswith("alpha used"))
         return assumptions
@@ -254,20 +231,23 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_one(
         self, estimator: Any, X: Any, y: Any, rows: Indices, epsilon: float, delta: float, bits: Any, ledger: Any = None
     ) -> Any:
-        prefix = _prefix(estimator)
+        prefix, _ = private_part(estimator)
         budget = {"epsilon": epsilon, "delta": delta, "rows_per_person": 1, "ledger": ledger, "random_state": bits}
         estimator.set_params(**{f"{prefix}{name}": value for name, value in budget.items()})
-        return estimator.fit(_take(X, rows), y[rows])
+        # In silence: that a number overflows in a step before the private one would tell of a record.
+        with np.errstate(all="ignore"):
+            return estimator.fit(_take(X, rows), y[rows])
 
     def _fit_parts(
-        self, X: Any, y: Any, candidates: list[Any], parts: list[Indices], judge: Indices, promise: Guarantee
+        self, X: Any, y: Any, candidates: list[Candidate], parts: list[Indices], judge: Indices, promise: Guarantee
     ) -> None:
         epsilon, delta = self._one_budget()
-        with spending(promise, self.ledger, "PrivateSelection.fit", self.random_state) as (source, stamped):
+        purpose = "PrivateSelection.fit"
+        with spending(promise, self._account, purpose, self.random_state) as (source, stamped), uncounted():
             bits = source if source.seeded else None
             fitted = [
-                self._fit_one(model, X, y, part, epsilon, delta, bits)
-                for (_, model), part in zip(candidates, parts, strict=True)
+                self._fit_one(candidate.estimator, X, y, part, epsilon, delta, bits)
+                for candidate, part in zip(candidates, parts, strict=True)
             ]
             marks = []
             for model in fitted:
@@ -276,21 +256,22 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             # Right answers are counted exactly; other sums are rounded once, and their parts by a few roundings each.
             slack = 0.0 if is_classifier(fitted[0]) else 8 * len(judge) * 2.0**-53
             chosen = exponential(marks, sensitivity=1.0 + 2 * slack, epsilon=epsilon, random_state=bits).value
-        self._keep(candidates[chosen][0], fitted[chosen], stamped)
+        self._keep(candidates[chosen].settings, fitted[chosen], stamped)
 
     def _fit_stopping(
-        self, X: Any, y: Any, candidates: list[Any], train: Indices, judge: Indices, promise: Guarantee
+        self, X: Any, y: Any, candidates: list[Candidate], train: Indices, judge: Indices, promise: Guarantee
     ) -> None:
         # Fit and score see disjoint rows, so one try costs the larger of their budgets, which are equal.
         epsilon, _ = self._one_budget()
 
         def attempt(index: int, bits: Any) -> tuple[float, tuple[dict[str, Any], Any]]:
-            chosen, model = candidates[index]
-            fitted = self._fit_one(clone(model), X, y, train, epsilon, 0.0, bits)
+            candidate = candidates[index]
+            with uncounted():
+                fitted = self._fit_one(clone(candidate.estimator), X, y, train, epsilon, 0.0, bits)
             release = private_score(
                 fitted, _take(X, judge), y[judge], epsilon=epsilon, target_bound=self.target_bound, random_state=bits
             )
-            return (release.value if is_classifier(fitted) else -release.value), (chosen, fitted)
+            return (release.value if is_classifier(fitted) else -release.value), (candidate.settings, fitted)
 
         stop = 1 / (2 * len(candidates)) if self.stop is None else self.stop
         (chosen, fitted), stamped = best_of_random_many(
@@ -298,7 +279,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             len(candidates),
             stop=stop,
             promise=promise,
-            ledger=self.ledger,
+            ledger=self._account,
             purpose="PrivateSelection.fit",
             random_state=self.random_state,
         )
@@ -309,8 +290,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if is_classifier(fitted):
             self.classes_ = fitted.classes_
         # The part's own promise is not the model's: the choice belongs to it.
-        final = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
-        final.guarantee_ = promise
+        private_part(fitted)[1].guarantee_ = promise
 
     @_chosen_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
@@ -358,11 +338,6 @@ class _Rehearsal:
         del purpose
         self.promise = guarantee
         raise _Rehearsed
-
-
-def _prefix(estimator: Any) -> str:
-    """How to reach the private step's parameters."""
-    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
 def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:

@@ -130,7 +130,7 @@ class SparseModel(PrivateModel):
                 target,
                 promise=promise,
                 after=None if second is None else after,
-                ledger=self.ledger,
+                ledger=self._account,
                 purpose=f"{type(self).__name__}.fit",
                 random_state=self.random_state,
                 progress=progress,

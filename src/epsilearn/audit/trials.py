@@ -17,6 +17,7 @@ from epsilearn.audit.events import Prospect, choose
 from epsilearn.audit.finding import Claim, Finding
 from epsilearn.checks import check_integer, check_probability
 from epsilearn.errors import InvalidInput
+from epsilearn.fit_counts import uncounted
 
 __all__ = [
     "LEAST_TRIALS",
@@ -242,7 +243,17 @@ def _check_mechanism(mechanism: Any) -> None:
 
 
 def _prepared(mechanism: Any, data: Any) -> Callable[[], Any]:
-    """One run of a mechanism on one data set."""
+    """One run of a mechanism on one data set, which is made up: many runs spend nobody's budget."""
+    run = _run(mechanism, data)
+
+    def one() -> Any:
+        with uncounted():
+            return run()
+
+    return one
+
+
+def _run(mechanism: Any, data: Any) -> Callable[[], Any]:
     if not hasattr(mechanism, "fit"):
         return lambda: mechanism(data)
     if not hasattr(mechanism, "get_params"):

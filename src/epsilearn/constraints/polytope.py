@@ -34,6 +34,8 @@ class Polytope(ConstraintSet):
     vertices: Array
 
     def __post_init__(self) -> None:
+        # What was given, not the copy, tells whether it was a private table.
+        object.__setattr__(self, "_given", self.vertices)
         object.__setattr__(self, "vertices", read_only("vertices", self.vertices))
 
     def __eq__(self, other: object) -> bool:

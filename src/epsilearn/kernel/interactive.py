@@ -17,13 +17,14 @@ from epsilearn.kernel.kernels import Kernel
 from epsilearn.kernel.model import Array, KernelLearner
 from epsilearn.mechanisms.release import spending
 from epsilearn.progress import fitting
+from epsilearn.sessions import Session
 
 __all__ = ["Answer", "InteractiveLearner"]
 
 _MOST_QUESTIONS = 10**18
 
 
-class InteractiveLearner(KernelLearner):
+class InteractiveLearner(Session, KernelLearner):
     """A session that answers points one at a time or in batches, and pays only where a public hypothesis is off.
 
     Parameters
@@ -127,7 +128,7 @@ random_state, verbose
         else:
             with (
                 fitting(self.verbose, problem.stability.certificate) as progress,
-                spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped),
+                spending(promise, self._account, self._purpose, self.random_state) as (source, stamped),
             ):
                 session = plan.open(problem.solve(progress), source)
             self._session_, self.guarantee_ = session, stamped

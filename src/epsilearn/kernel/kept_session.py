@@ -15,6 +15,7 @@ from epsilearn.errors import StateError
 from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL, PUBLIC_HYPOTHESIS, Answer, SparseLearnerSession
 from epsilearn.kernel.kernels import Kernel
 from epsilearn.mechanisms.session import Journal, JournalEntry
+from epsilearn.sessions import Session
 
 __all__ = ["KeptSession", "was_private"]
 
@@ -26,7 +27,7 @@ def was_private(entry: JournalEntry) -> bool:
     return bool(_DETAIL.unpack(entry.detail)[0])
 
 
-class KeptSession:
+class KeptSession(Session):
     """Answers from a journal where a question was asked before, and from the session where not.
 
     Parameters

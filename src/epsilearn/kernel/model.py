@@ -17,6 +17,7 @@ from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_choice, check_fit_budget, within_doubles
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.guarantee import Guarantee
+from epsilearn.identity import check_apart
 from epsilearn.kernel.erm import MOST_GRAM_ROWS, FeatureProblem, GramProblem, KernelProblem
 from epsilearn.kernel.features import FeatureMap, Landmarks, exact_map
 from epsilearn.kernel.kernels import RBF, Kernel
@@ -66,6 +67,7 @@ class KernelModel(PrivateModel):
 
     def _records(self, X: Any, y: Any, unsupported: dict[str, Any]) -> tuple[Any, Array, Loss, tuple[str, ...]]:
         """Private points and targets, checked; the loss; and what the promise must assume. An error costs nothing."""
+        check_apart(self, X, y)
         kernel = self._kernel()
         check_choice("loss", self.loss, _LOSSES)
         options = {} if self._classifies else {"y_numeric": True}
@@ -257,14 +259,14 @@ class KernelLearner(KernelModel):
         Two solutions that are both certified are still two functions, and the noise hides one.
         """
         if self.state is None:
-            with spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped):
+            with spending(promise, self._account, self._purpose, self.random_state) as (source, stamped):
                 return compute(source), stamped, MemoryJournal()
         plan, records = self._plan_text(problem, law), list(self._record_codes(problem))
         file = self.state if isinstance(self.state, SessionStore) else SessionFile(self.state)
         with file.opening():
             promised = file.resume(plan, records)
             if promised is None:
-                with spending(promise, self.ledger, self._purpose, self.random_state) as (source, promised):
+                with spending(promise, self._account, self._purpose, self.random_state) as (source, promised):
                     file.begin(plan, records, promised)
                     file.write("numbers", np.asarray(compute(source), np.float64).tobytes())
                     file.write("basis", b"" if problem.features is None else problem.features.basis())

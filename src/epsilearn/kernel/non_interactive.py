@@ -136,7 +136,7 @@ random_state, verbose
         promise = replace(plan.promise, assumptions=assumptions)
         with (
             fitting(self.verbose, problem.stability.certificate) as progress,
-            spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped),
+            spending(promise, self._account, self._purpose, self.random_state) as (source, stamped),
         ):
             function = _search(plan, space, problem, problem.solve(progress), source)
         self._function_, self.guarantee_, self.tolerance_ = function, stamped, plan.tolerance

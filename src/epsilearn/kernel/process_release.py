@@ -21,11 +21,12 @@ from epsilearn.mechanisms.additive import add_noise, prepare_noise
 from epsilearn.mechanisms.release import NoiseLaw, spending
 from epsilearn.mechanisms.session import Process, ProcessLaw
 from epsilearn.progress import fitting
+from epsilearn.sessions import Session
 
 __all__ = ["GaussianProcessRelease"]
 
 
-class GaussianProcessRelease(KernelLearner):
+class GaussianProcessRelease(Session, KernelLearner):
     """A kernel machine plus a Gaussian process: any number of predictions, at any points, for one budget.
 
     After Hall, Rinaldo and Wasserman (2013). The same question always gets the same answer. A kernel with a finite

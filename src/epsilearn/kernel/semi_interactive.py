@@ -132,7 +132,7 @@ random_state, verbose
         prepare_noise(self.kernel_.count(points), plan.law)
         with (
             fitting(self.verbose, problem.stability.certificate) as progress,
-            spending(promise, self.ledger, self._purpose, self.random_state) as (source, stamped),
+            spending(promise, self._account, self._purpose, self.random_state) as (source, stamped),
         ):
             minimum = problem.solve(progress)
             noisy = add_noise(plan.released(minimum.values(points)), plan.law, source)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from epsilearn import erm
@@ -18,7 +17,9 @@ from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.strength import automatic_strength, typical_score
 from epsilearn.checks import check_choice, check_fit_budget, check_integer, check_size, check_unmasked, within_doubles
 from epsilearn.errors import InvalidInput, PrivacyWarning
+from epsilearn.fit_counts import CountedFits
 from epsilearn.guarantee import Guarantee
+from epsilearn.identity import check_apart
 from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Loss, Softmax, Squared
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
@@ -121,11 +122,12 @@ def forget_fit(model: Any) -> None:
         delattr(model, name)
 
 
-class PrivateModel(BaseEstimator):  # type: ignore[misc]
+class PrivateModel(CountedFits):
     """What every private estimator shares: how private rows come in, and what it tells scikit-learn."""
 
     def _validated(self, X: Any, y: Any, unsupported: dict[str, Any], **options: Any) -> tuple[Any, Any]:
         """Features and targets in the shape the rows want, without a copy where possible; an error costs nothing."""
+        check_apart(self, X, y)
         if "sample_weight" in unsupported:
             raise TypeError(
                 "sample_weight is not supported: a weight would multiply what one record can reveal. "
@@ -195,7 +197,7 @@ class PrivateLinearModel(PrivateModel):
                     made,
                     loss,
                     rows,
-                    ledger=self.ledger,
+                    ledger=self._account,
                     purpose=f"{type(self).__name__}.fit",
                     random_state=self.random_state,
                     progress=progress,

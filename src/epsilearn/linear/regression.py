@@ -223,7 +223,7 @@ class LinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
             "epsilon": epsilon,
             "rows_per_person": people,
             "assumptions": (f"rows are scaled to a norm of at most {norm:g}", *assumptions),
-            "ledger": self.ledger,
+            "ledger": self._account,
             "purpose": f"{type(self).__name__}.fit",
             "random_state": self.random_state,
         }

@@ -27,6 +27,7 @@ from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
 from epsilearn.noise.variates import Uniform, Variate, decide
+from epsilearn.sessions import Session
 
 __all__ = ["AboveThreshold", "LiveMechanism", "exponential"]
 
@@ -92,7 +93,7 @@ def _as_scores(scores: Any) -> NDArray[np.float64]:
     return values
 
 
-class LiveMechanism:
+class LiveMechanism(Session):
     """A mechanism with memory: its promise holds for one run of one object, so copies are refused."""
 
     def __init__(self) -> None:

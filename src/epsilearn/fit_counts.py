@@ -1,0 +1,149 @@
+"""Counted fits: clones of one estimator know each other, and every fit of theirs beyond the first is told.
+
+scikit-learn's searches, cross-validation and ensembles fit clones of what they are given, and each fit is a release of
+its own. Clones carry their original's lineage, a random text that also survives a pickle on its way to a worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+import threading
+import uuid
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from epsilearn.balls import round_up
+from epsilearn.errors import RepeatedFitWarning
+
+__all__ = ["CountedFits", "uncounted"]
+
+_MOST_LINEAGES = 10_000  # remembered in one process, the latest ones
+
+
+@dataclass
+class _Total:
+    """What the fits of one lineage add up to."""
+
+    fits: int = 0
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+
+
+_totals: OrderedDict[str, _Total] = OrderedDict()
+_lock = threading.Lock()
+_uncounted: ContextVar[bool] = ContextVar("uncounted", default=False)
+
+
+def _renew_lock() -> None:
+    """A fork in the middle of a count would leave the child waiting for ever."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Around fits that another promise pays for, that are stopped before they spend, or whose data are made up."""
+    token = _uncounted.set(True)
+    try:
+        yield
+    finally:
+        _uncounted.reset(token)
+
+
+class CountedFits(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose fits are counted together with those of its clones."""
+
+    ledger: Any
+
+    def __sklearn_clone__(self) -> Any:
+        twin = super().__sklearn_clone__()
+        twin._lineage = self._own_lineage()
+        return twin
+
+    def _own_lineage(self) -> str:
+        lineage: str = self.__dict__.setdefault("_lineage", uuid.uuid4().hex)
+        return lineage
+
+    @property
+    def _account(self) -> _Account:
+        """In the ledger's place: debits it, if there is one, and counts the fit."""
+        return _Account(self._own_lineage(), type(self).__name__, self.ledger)
+
+
+@dataclass(frozen=True)
+class _Account:
+    lineage: str
+    name: str
+    ledger: Any
+
+    @contextmanager
+    def spend(self, guarantee: Any, purpose: str) -> Iterator[Any]:
+        with contextlib.ExitStack() as stack:
+            # Counted, and told, before anything is debited: a filter that turns the warning into an error saves budget.
+            with self._counting(guarantee):
+                stamped = guarantee
+                if self.ledger is not None:
+                    stamped = stack.enter_context(self.ledger.spend(guarantee, purpose))
+            yield stamped
+
+    @contextmanager
+    def _counting(self, guarantee: Any) -> Iterator[None]:
+        """Count a fit, unless what is done inside fails. A seeded one promises nothing that could add up."""
+        if _uncounted.get() or not math.isfinite(guarantee.epsilon):
+            yield
+            return
+        epsilon, delta = Fraction(guarantee.epsilon), Fraction(guarantee.delta)
+        fits, total = self._add(1, epsilon, delta)
+        try:
+            # A ledger keeps count itself, and refuses.
+            if fits > 1 and self.ledger is None:
+                warnings.warn(_text(self.name, fits, *total), RepeatedFitWarning, stacklevel=_outside())
+            yield
+        except BaseException:
+            self._add(-1, -epsilon, -delta)
+            raise
+
+    def _add(self, fits: int, epsilon: Fraction, delta: Fraction) -> tuple[int, tuple[Fraction, Fraction]]:
+        with _lock:
+            total = _totals.setdefault(self.lineage, _Total())
+            _totals.move_to_end(self.lineage)
+            while len(_totals) > _MOST_LINEAGES:
+                _totals.popitem(last=False)
+            total.fits += fits
+            total.epsilon += epsilon
+            total.delta += delta
+            return total.fits, (total.epsilon, total.delta)
+
+
+def _text(name: str, fits: int, epsilon: Fraction, delta: Fraction) -> str:
+    also = f", delta = {round_up(delta):g}" if delta else ""
+    return (
+        f"this is fit {fits} of one {name} and its clones. Each fit is a release of its own: together they cost a "
+        f"record that all of them see up to epsilon = {round_up(epsilon):g}{also}. scikit-learn's searches, "
+        "cross-validation and ensembles fit clones like this. Choose settings with PrivateSelection, which has one "
+        "budget for everything; pass a ledger, which counts every fit and refuses what exceeds the budget"
+    )
+
+
+def _outside() -> int:
+    """How many callers up the code lies that is neither this library nor its helpers."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "epsilearn", "contextlib", "sklearn", "joblib",
+    ):  # fmt: skip
+        level, frame = level + 1, frame.f_back
+    return level
