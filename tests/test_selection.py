@@ -14,10 +14,22 @@ import polars as pl
 import pytest
 from scipy import sparse, stats
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression as Plain
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from epsilearn import BoundedScaler, Guarantee, Ledger, LinearRegression, LogisticRegression, PrivateSelection
+from epsilearn import (
+    BoundedScaler,
+    Guarantee,
+    Ledger,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+    PrivateSelection,
+)
 from epsilearn.errors import BudgetExceeded, ConvergenceError, InvalidInput
 from epsilearn.mechanisms.release import spending
 from epsilearn.mechanisms.stopping import best_of_random_many
@@ -501,10 +513,10 @@ def test_nothing_of_the_other_candidates_is_kept():
     X, y = easy(400)
     search = PrivateSelection(LogisticRegression(**BINARY), {"alpha": [0.1, 0.2, 0.3]}).fit(X, y)
     kept = set(vars(search)) - set(search.get_params(deep=False))
-    assert kept == {"best_estimator_", "best_params_", "guarantee_", "classes_", "n_features_in_"}
+    assert kept == {"best_estimator_", "best_params_", "guarantee_", "classes_", "n_features_in_", "_lineage"}
     assert set(vars(search.best_estimator_)) - set(search.best_estimator_.get_params()) == {
         "coef_", "intercept_", "classes_", "guarantee_", "noise_", "alpha_", "method_", "n_features_in_",
-        "_bounds_",
+        "_bounds_", "_lineage",
     }  # fmt: skip
     content = pickle.dumps(search)
     assert not any(number.tobytes() in content for number in X.ravel())
@@ -580,11 +592,13 @@ def test_lists_are_tables_too():
 
 def test_a_pipeline_that_learns_from_the_rows_is_refused(ledger):
     """A StandardScaler's means would be released with the model, and nothing protects them."""
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+    from sklearn.preprocessing import FunctionTransformer
 
     X, y = easy(200)
     model, grid = LogisticRegression(**BINARY), {"logisticregression__alpha": [0.1]}
-    with pytest.raises(InvalidInput, match="'standardscaler' of the pipeline learns from the rows"):
+    with pytest.raises(
+        InvalidInput, match="'standardscaler' of the pipeline is refused: StandardScaler learns from the rows"
+    ):
         PrivateSelection(make_pipeline(StandardScaler(), model), grid, ledger=ledger).fit(X, y)
     assert ledger.history() == []
     PrivateSelection(make_pipeline(FunctionTransformer(), model), grid).fit(X, y)
@@ -606,3 +620,70 @@ def test_the_promise_rests_on_what_its_candidates_rest_on():
         assert f"rows are scaled to a norm of at most {math.hypot(bound, 0.15 * bound):g}" in text
     assert "the solver reaches its certificate" in text
     assert len(set(search.guarantee_.assumptions)) == len(search.guarantee_.assumptions)
+
+
+# ---------------------------------------------------------------- every candidate is judged before a row is read
+
+
+class Untouchable:
+    """A table that nobody may look at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"somebody looked at {name}")
+
+    def __array__(self, *_, **__):
+        raise AssertionError("somebody read it")
+
+
+def scaled(step=None) -> Pipeline:
+    return Pipeline([("s", step or BoundedScaler(bounds=(-2, 2))), ("lr", LogisticRegression(**BINARY))])
+
+
+LEAKY_GRIDS = {
+    "a step": (scaled(), {"s": [MaxAbsScaler()]}, "'s' of the pipeline is refused: MaxAbsScaler"),
+    "one of several": (scaled(), {"s": [StandardScaler(), "passthrough"], "lr__alpha": [0.01, 0.1]}, "StandardScaler"),
+    "all steps": (scaled(), {"steps": [scaled(PCA()).steps]}, "PCA"),
+    "a pipeline's memory": (scaled(), {"memory": [None, "cache"]}, "disk"),
+    "an encoder's setting": (
+        scaled(OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore")), {"s__categories": ["auto"]}, "categories"
+    ),
+    "within columns": (
+        scaled(ColumnTransformer([("c", BoundedScaler(), [0])], sparse_threshold=0)),
+        {"s__c": [StandardScaler()]}, "'s__c'",
+    ),
+    "columns by their types": (
+        scaled(ColumnTransformer([("c", BoundedScaler(), [0])], sparse_threshold=0)),
+        {"s__transformers": [[("c", BoundedScaler(), make_column_selector())]]}, "'s__c'",
+    ),
+    "the private step": (scaled(), {"lr": [LogisticRegression(**BINARY), Plain()]}, "must be private"),
+    "no private step": (scaled(), {"lr": ["passthrough"]}, "must be private"),
+    "a search": (GridSearchCV(scaled(), {}), [{}], "must be private"),
+    "a budget in the middle": (scaled(LogisticRegression(**BINARY)), [{}], "budget of its own"),
+    "another budget": (scaled(), {"lr__epsilon": [1.0]}, "must not vary 'epsilon'"),
+    "two kinds": (scaled(), {"lr": [LogisticRegression(**BINARY), LinearRegression()]}, "mixes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["parts", "stopping"])
+@pytest.mark.parametrize(("estimator", "grid", "words"), LEAKY_GRIDS.values(), ids=LEAKY_GRIDS)
+def test_a_grid_cannot_swap_in_what_learns(estimator, grid, words, strategy, ledger):
+    """Found in a review: MaxAbsScaler in a grid released a record to the last digit, under epsilon = 0.1."""
+    search = PrivateSelection(estimator, grid, epsilon=0.1, strategy=strategy, ledger=ledger)
+    with pytest.raises(InvalidInput, match=words):
+        search.fit(Untouchable(), Untouchable())
+    assert ledger.history() == []
+
+
+def test_a_grid_may_swap_public_and_private_steps():
+    X, y = easy(300)
+    grid = [
+        {"s": ["passthrough", BoundedScaler(bounds=(-1, 1))]},
+        {"lr": [LinearSVC(**BINARY), LogisticRegression(**BINARY)], "lr__alpha": [0.1]},
+        {"lr": [LogisticRegression(data_norm=1.0)]},
+    ]
+    search = PrivateSelection(scaled(), grid, epsilon=1.0).fit(X, y)
+    assert search.best_estimator_[-1].epsilon == 1.0
+    assert search.classes_.tolist() == [0, 1]
+    assert "label set is public" in search.guarantee_.assumptions  # the last candidate's
+    with pytest.raises(InvalidInput, match="lr__wrong"):
+        PrivateSelection(scaled(), {"lr__wrong": [1]}).fit(X, y)

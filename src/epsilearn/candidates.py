@@ -60,6 +60,7 @@ def _with(estimator: Any, chosen: dict[str, Any]) -> Any:
     try:
         return candidate.set_params(**{name: clone(value, safe=False) for name, value in chosen.items()})
     except ValueError:
+        _check_private(private_part(candidate)[1])
         known = candidate.get_params()
     unknown = sorted(name for name in chosen if name not in known) or sorted(chosen)
     raise InvalidInput(
@@ -78,12 +79,16 @@ def check_candidates(candidates: list[Candidate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(assumptions))
 
 
-def _check(estimator: Any) -> list[str]:
-    prefix, final = private_part(estimator)
+def _check_private(final: Any) -> None:
     known = final.get_params(deep=False) if hasattr(final, "get_params") else {}
     for name in BUDGET:
         if name not in known:
             raise InvalidInput(f"estimator must be private: it has no parameter {name!r}")
+
+
+def _check(estimator: Any) -> list[str]:
+    prefix, final = private_part(estimator)
+    _check_private(final)
     found = judged(estimator)
     if found.learning:
         step = found.learning[0]
@@ -96,17 +101,33 @@ def _check(estimator: Any) -> list[str]:
     return found.assumptions
 
 
+def _label_key(classes: Any) -> Any:
+    try:
+        # True, 1 and 1.0 are equal, and are not the same labels.
+        key = None if classes is None else tuple((type(label), label) for label in classes)
+        hash(key)
+    except TypeError:
+        return object()  # no label set at all, as will be said
+    return key
+
+
 def with_public_labels(candidates: list[Candidate], y: NDArray[Any]) -> tuple[str, ...]:
     """Tell every classifier the whole table's label set; what the promise assumes if nobody gave one.
 
     A part of the rows that happens to lack a class must not fail, nor show that it does.
     """
     assumptions: tuple[str, ...] = ()
+    found: dict[Any, list[Any]] = {}  # a long column is looked through once for each label set, not for each candidate
     for candidate in candidates:
         prefix, final = private_part(candidate.estimator)
         given = final.get_params(deep=False)
-        if is_classifier(candidate.estimator) and "classes" in given:
-            labels, _, assumed = public_labels(y, given["classes"])
-            candidate.estimator.set_params(**{f"{prefix}classes": list(labels)})
+        if not is_classifier(candidate.estimator) or "classes" not in given:
+            continue
+        classes = given["classes"]
+        key = _label_key(classes)
+        if key not in found:
+            labels, _, assumed = public_labels(y, classes)
+            found[key] = list(labels)
             assumptions += assumed
+        candidate.estimator.set_params(**{f"{prefix}classes": found[key]})
     return tuple(dict.fromkeys(assumptions))

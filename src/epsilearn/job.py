@@ -21,6 +21,7 @@ from epsilearn.encoding import Encoding, read_rows
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
 from epsilearn.guarantee import Guarantee
+from epsilearn.identity import check_apart
 from epsilearn.kernel import RBF, Kernel, LandmarkClassifier, LandmarkRegressor, Linear, Polynomial
 from epsilearn.lasso import Lasso, SparseLogisticRegression
 from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
@@ -149,6 +150,7 @@ class Job:
         verbose : bool, optional
             As for `read`.
         """
+        check_apart(self, X, y)  # here, where landmarks are still as they were given
         estimator = self.estimator(Stated(ledger)).set_params(verbose=verbose)
         with warnings.catch_warnings():
             # What is worth saying has been said by the schema; a warning of some library could depend on the rows.

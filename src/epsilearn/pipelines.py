@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -54,7 +55,6 @@ _AROUND = {
          "SelfTrainingClassifier", "ClassifierChain", "RegressorChain", "AdaBoostClassifier", "AdaBoostRegressor"),
         _ON_TOP,
     ),
-    "FrozenEstimator": "was fitted beforehand, and to which rows cannot be told",
 }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _judge_unknown(step: Any, path: str, found: Judgement, learns: Callable[[str
         return
     inside = list(_inner_estimators(step))
     around = any(_is_private(item) for item in reachable([part for _, part in inside], fitted=False))
-    known = _AROUND.get(kind.__name__) if around or kind.__name__ == "FrozenEstimator" else None
+    known = _AROUND.get(kind.__name__) if around else None
     learns(known or (f"{_LEARNS} (it is wrapped around a private estimator)" if around else _LEARNS))
     for name, part in inside:
         _judge(part, _join(path, name), found)
@@ -267,6 +267,10 @@ def _public(step: Any) -> Verdict:  # noqa: ARG001 - nothing it can be set to le
     return _FINE
 
 
+def _frozen(step: Any) -> Verdict:  # noqa: ARG001
+    return "was fitted beforehand, and to which rows cannot be told; use a step that learns nothing", ()
+
+
 def _encoder(step: Any) -> str:
     if isinstance(step.categories, str):
         return "takes its categories from the rows; declare categories=, one list for each column"
@@ -344,6 +348,7 @@ def _finite_for_every_row(step: Any) -> str:
 
 _RULES: dict[type, Callable[[Any], Verdict]] = {
     BoundedScaler: _public,
+    FrozenEstimator: _frozen,
     Binarizer: _public,
     Normalizer: _public,
     PolynomialFeatures: _polynomial,
