@@ -152,7 +152,7 @@ random_state, verbose
             return KeptSession(lambda: plan.session(norm, minimum, source), journal, self.kernel_), promised
 
     def ask(self, X: Any) -> list[Answer]:
-        """An answer for each point, in order.
+        """An answer for each point, in order. Points must be public: a session remembers them.
 
         Each point counts as a question, also when it is asked again; not so in a session that is kept (``state``),
         where it gets the same answer again.

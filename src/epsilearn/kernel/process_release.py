@@ -75,8 +75,9 @@ class GaussianProcessRelease(Session, KernelLearner):
     >>> generator = np.random.default_rng(0)
     >>> X = generator.normal(size=(400, 2))
     >>> model = GaussianProcessRelease(kernel=RBF(0.5), epsilon=1.0, delta=1e-6, classes=[False, True])
-    >>> answers = model.fit(X, X[:, 0] > 0).decision_function(X[:5])
-    >>> bool((model.decision_function(X[:5]) == answers).all())  # same question, same answer
+    >>> points = np.eye(2)  # public, as all that is asked must be
+    >>> answers = model.fit(X, X[:, 0] > 0).decision_function(points)
+    >>> bool((model.decision_function(points) == answers).all())  # same question, same answer
     True
     >>> print(model.guarantee_)
     epsilon = 1, delta = 1e-06, per record, replace-one
@@ -131,7 +132,7 @@ class GaussianProcessRelease(Session, KernelLearner):
             self._open_session(problem, assumptions)
 
     def decision_function(self, X: Any) -> Array:
-        """The noisy value at each point: the same for the same point, whenever it is asked."""
+        """The noisy value at each point, which must be public: the same for the same point, whenever it is asked."""
         self._check_fitted()
         points = self._points(X, public=True)
         if hasattr(self, "_features_"):
