@@ -513,10 +513,10 @@ def test_nothing_of_the_other_candidates_is_kept():
     X, y = easy(400)
     search = PrivateSelection(LogisticRegression(**BINARY), {"alpha": [0.1, 0.2, 0.3]}).fit(X, y)
     kept = set(vars(search)) - set(search.get_params(deep=False))
-    assert kept == {"best_estimator_", "best_params_", "guarantee_", "classes_", "n_features_in_", "_lineage"}
+    assert kept == {"best_estimator_", "best_params_", "guarantee_", "classes_", "n_features_in_"}
     assert set(vars(search.best_estimator_)) - set(search.best_estimator_.get_params()) == {
         "coef_", "intercept_", "classes_", "guarantee_", "noise_", "alpha_", "method_", "n_features_in_",
-        "_bounds_", "_lineage",
+        "_bounds_",
     }  # fmt: skip
     content = pickle.dumps(search)
     assert not any(number.tobytes() in content for number in X.ravel())

@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sklearn.base import BaseEstimator
 
@@ -40,6 +41,8 @@ class _Total:
     delta: Fraction = Fraction(0)
 
 
+# Beside the estimators, not in them: what a fitted model holds is its release and public numbers.
+_lineages: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _totals: OrderedDict[str, _Total] = OrderedDict()
 _lock = threading.Lock()
 _uncounted: ContextVar[bool] = ContextVar("uncounted", default=False)
@@ -71,17 +74,31 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_clone__(self) -> Any:
         twin = super().__sklearn_clone__()
-        twin._lineage = self._own_lineage()
+        with _lock:
+            _lineages[twin] = self._own_lineage()
         return twin
 
     def _own_lineage(self) -> str:
-        lineage: str = self.__dict__.setdefault("_lineage", uuid.uuid4().hex)
-        return lineage
+        """To be called under the lock."""
+        return _lineages.setdefault(self, uuid.uuid4().hex)
+
+    def __getstate__(self) -> Any:
+        # Along on the way to a worker.
+        return {**super().__getstate__(), **({"_lineage": _lineages[self]} if self in _lineages else {})}
+
+    def __setstate__(self, state: Any) -> None:
+        lineage = state.get("_lineage")
+        super().__setstate__({name: value for name, value in state.items() if name != "_lineage"})
+        if lineage is not None:
+            with _lock:
+                _lineages[self] = lineage
 
     @property
     def _account(self) -> _Account:
         """In the ledger's place: debits it, if there is one, and counts the fit."""
-        return _Account(self._own_lineage(), type(self).__name__, self.ledger)
+        with _lock:
+            lineage = self._own_lineage()
+        return _Account(lineage, type(self).__name__, self.ledger)
 
 
 @dataclass(frozen=True)

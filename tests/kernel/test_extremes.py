@@ -33,7 +33,7 @@ def loud():
 @pytest.mark.parametrize("rows", [X, 1e300 * X])
 @pytest.mark.parametrize("kernel", [Linear(1e50), Polynomial(3, 1.0, 1e13)])
 def test_features_beyond_single_precision_are_refused_whatever_the_records(kernel, rows):
-    model = LandmarkClassifier(kernel=kernel, landmarks=X[:5], whitening=0.0, rank=None, classes=[0, 1])
+    model = LandmarkClassifier(kernel=kernel, landmarks=X[:5].copy(), whitening=0.0, rank=None, classes=[0, 1])
     with pytest.raises(InvalidInput, match="the kernel's bound"):
         model.fit(rows, Y)
 
@@ -61,7 +61,7 @@ def test_tiny_records_are_solved(record):
 
 def test_budgets_of_any_type_become_plain_numbers():
     shared = {"classes": [0, 1], "epsilon": np.float32(0.5), "rows_per_person": np.int64(3)}
-    model = SemiInteractiveLearner(public_points=X[:3], **shared).fit(X, Y)
+    model = SemiInteractiveLearner(public_points=X[:3].copy(), **shared).fit(X, Y)
     assert Guarantee.from_json(model.guarantee_.to_json()).rows_per_person == 3
     GaussianProcessRelease(**shared).fit(X, Y)
     assert "0.333" in str(InteractiveLearner(classes=[0, 1], delta=Fraction(1, 3)).fit(X, Y).guarantee_)

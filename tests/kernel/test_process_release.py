@@ -222,7 +222,7 @@ FINITE = {
     "landmarks": ({"landmarks": Z[25:]}, lambda: Landmarks(RBF(0.5), Z[25:])),
     "fewer directions": ({"landmarks": Z[25:], "rank": 4}, lambda: Landmarks(RBF(0.5), Z[25:], 4)),
     "histograms": (
-        {"kernel": HistogramIntersection(2.0), "landmarks": HISTOGRAMS[:9]},
+        {"kernel": HistogramIntersection(2.0), "landmarks": HISTOGRAMS[:9].copy()},
         lambda: Landmarks(HistogramIntersection(2.0), HISTOGRAMS[:9]),
     ),
 }

@@ -518,7 +518,7 @@ def test_histograms_have_no_map_and_need_none():
     X = np.random.default_rng(9).dirichlet(np.ones(4), 300)
     model = SemiInteractiveLearner(
         kernel=HistogramIntersection(1.0),
-        public_points=X[:20],
+        public_points=X[:20].copy(),
         epsilon=50.0,
         alpha=0.01,
         classes=[False, True],

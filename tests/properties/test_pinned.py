@@ -215,11 +215,11 @@ CLASSIFIERS = {
     "svm": LinearSVC(data_norm=1.0, classes=[0, 1], alpha=1.0),
     "convex": ConvexERM(data_norm=1.0, classes=[0, 1], alpha=1.0),
     "sparse logistic": SparseLogisticRegression(feature_bound=1.0, classes=[0, 1], n_steps=3),
-    "landmarks": LandmarkClassifier(landmarks=GOOD[:3], classes=[0, 1], alpha=1.0),
+    "landmarks": LandmarkClassifier(landmarks=GOOD[:3].copy(), classes=[0, 1], alpha=1.0),
     "random features": RandomFeatures(n_features=4, classes=[0, 1], alpha=1.0),
     "process": GaussianProcessRelease(classes=[0, 1], alpha=1.0),
     "interactive": InteractiveLearner(classes=[0, 1], alpha=1.0, questions=10),
-    "semi-interactive": SemiInteractiveLearner(public_points=GOOD[:3], classes=[0, 1], alpha=1.0),
+    "semi-interactive": SemiInteractiveLearner(public_points=GOOD[:3].copy(), classes=[0, 1], alpha=1.0),
     "non-interactive": NonInteractiveLearner(kernel=Linear(1.0), classes=[0, 1], alpha=1.0),
     "selection": PrivateSelection(LogisticRegression(data_norm=1.0, classes=[0, 1]), {"alpha": [1.0]}),
 }
@@ -229,10 +229,12 @@ REGRESSORS = {
     "moments": LinearRegression(data_norm=1.0, target_bound=1.0, method="sufficient-statistics"),
     "convex": ConvexERM(loss=Huber(0.5, 1.0), data_norm=1.0, alpha=1.0),
     "lasso": Lasso(feature_bound=1.0, target_bound=1.0, n_steps=3),
-    "landmarks": LandmarkRegressor(landmarks=GOOD[:3], target_bound=1.0, alpha=1.0),
+    "landmarks": LandmarkRegressor(landmarks=GOOD[:3].copy(), target_bound=1.0, alpha=1.0),
     "process": GaussianProcessRelease(loss="huber", target_bound=1.0, alpha=1.0),
     "interactive": InteractiveLearner(loss="huber", target_bound=1.0, alpha=1.0, questions=10),
-    "semi-interactive": SemiInteractiveLearner(public_points=GOOD[:3], loss="huber", target_bound=1.0, alpha=1.0),
+    "semi-interactive": SemiInteractiveLearner(
+        public_points=GOOD[:3].copy(), loss="huber", target_bound=1.0, alpha=1.0
+    ),
     "selection": PrivateSelection(
         LinearRegression(data_norm=1.0, target_bound=1.0), {"alpha": [1.0]}, target_bound=1.0
     ),
