@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -69,6 +70,29 @@ def test_a_session_goes_on_after_a_restart_with_the_same_noise(state, tmp_path):
     assert shown(second.ask(POINTS[40:60])) == later
     assert second.ask(POINTS[:1])[0].questions_left == 340
     assert first.ask(POINTS[:1])[0].updates_left == second.ask(POINTS[:1])[0].updates_left
+
+
+def _refusals(session, queue) -> None:
+    told = []
+    for _ in range(2):
+        try:
+            session.ask(POINTS[:1])
+            told.append("answered")
+        except StateError as error:
+            told.append(str(error))
+    queue.put(told)
+
+
+def test_a_fork_cannot_go_on_with_a_kept_session_however_often_it_asks(state):
+    """Its handle of the file is the parent's: what the child closes, the parent would lose its lock on."""
+    session = learner(state).fit(X, Y)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_refusals, args=(session, queue))
+    child.start()
+    told = queue.get(timeout=60)
+    child.join()
+    assert all("belongs to the process that made it" in refusal for refusal in told)
 
 
 def test_the_hypothesis_after_a_restart_is_the_one_before(state):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import shutil
+import subprocess
+import sys
 import threading
 from fractions import Fraction
 
@@ -124,6 +127,55 @@ def test_a_fork_cannot_reuse_a_session(kind):
     child.start()
     assert "fork would reuse its noise" in queue.get(timeout=60)
     child.join()
+
+
+IN_A_NAMESPACE = """
+import ctypes, os
+from epsilearn import AboveThreshold
+from epsilearn.errors import StateError
+
+assert os.getpid() == 1
+session, (read_end, write_end) = AboveThreshold(threshold=0.0, sensitivity=1.0, epsilon=1.0), os.pipe()
+if SIMULATED:
+    os.getpid = lambda: 1
+elif ctypes.CDLL(None).unshare(0x20000000):  # CLONE_NEWPID: the next child is number 1 as well
+    raise SystemExit("unshare failed")
+child = os.fork()
+if child == 0:
+    try:
+        session.ask(0.0)
+        told = f"{os.getpid()} answered"
+    except StateError as error:
+        told = f"{os.getpid()} {error}"
+    os.write(write_end, told.encode())
+    os._exit(0)
+os.close(write_end)
+with os.fdopen(read_end) as pipe:
+    print(pipe.read())
+os.waitpid(child, 0)
+session.ask(0.0)  # the parent goes on
+"""
+
+
+def _as_number_one(simulated: bool) -> subprocess.CompletedProcess[str]:
+    """The program above, whose process and whose child both have the number 1."""
+    if simulated:
+        program = f"import os; os.getpid = lambda: 1; SIMULATED = True\n{IN_A_NAMESPACE}"
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("namespaces are not to be had here")
+    program = f"SIMULATED = False\n{IN_A_NAMESPACE}"
+    return subprocess.run(
+        [*words, sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_child_with_its_parents_process_number_is_refused(simulated):
+    """In a PID namespace of its own a child of process 1 is process 1 too: forks are counted."""
+    told = _as_number_one(simulated).stdout
+    assert told.startswith("1 this AboveThreshold belongs to the process that made it")
 
 
 def test_threads_share_the_positives_fairly():

@@ -57,11 +57,16 @@ from epsilearn.noise.bits import OperatingSystemBits
 
 bits = OperatingSystemBits()
 bits.integer(64)  # leaves a half-used buffer behind
+read_end, write_end = os.pipe()
 child = ctypes.CDLL(None).fork()
-print(OperatingSystemBits().integer(64), flush=True)
 if child == 0:
+    os.write(write_end, b"%d" % bits.integer(64))
     os._exit(0)
+mine = bits.integer(64)
+os.close(write_end)
+theirs = int(os.read(read_end, 100))
 os.waitpid(child, 0)
+print(mine, theirs)
 """
 
 
@@ -74,6 +79,43 @@ def test_a_fork_that_bypasses_python_is_noticed():
     found = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=True)
     mine, theirs = map(int, found.stdout.split())
     assert mine != theirs
+
+
+FORK_IN_A_HANDLER = """
+import os, signal, sys
+from epsilearn.noise import bits
+
+child = []
+
+def fork_once(frame, event, function):
+    # Words have been fetched, and are about to go into the buffer.
+    if event == "c_call" and function.__name__ == "extend" and frame.f_code.co_name == "_word":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGUSR1)
+
+signal.signal(signal.SIGUSR1, lambda *_: child.append(os.fork()))
+source, (read_end, write_end) = bits.OperatingSystemBits(), os.pipe()
+sys.setprofile(fork_once)
+source.integer(64)
+drawn = b"".join(source.integer(64).to_bytes(8, "big") for _ in range(400))
+if child[0] == 0:
+    os.write(write_end, drawn)
+    os._exit(0)
+os.close(write_end)
+with os.fdopen(read_end, "rb") as pipe:
+    theirs = pipe.read()
+os.waitpid(child[0], 0)
+mine = {drawn[i : i + 8] for i in range(0, 3200, 8)}
+print(len(theirs), sum(theirs[i : i + 8] in mine for i in range(0, 3200, 8)))
+"""
+
+
+def test_a_fork_in_a_signal_handler_shares_no_words():
+    """Even where it comes between the two halves of a refill."""
+    found = subprocess.run(
+        [sys.executable, "-c", FORK_IN_A_HANDLER], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout.split() == ["3200", "0"]
 
 
 def test_eight_threads_share_no_values():

@@ -7,15 +7,14 @@ the digits of the threshold's noise. Nothing leaves before it stands in the jour
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from epsilearn.errors import StateError
 from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL, PUBLIC_HYPOTHESIS, Answer, SparseLearnerSession
 from epsilearn.kernel.kernels import Kernel
+from epsilearn.mechanisms.selection import LiveMechanism
 from epsilearn.mechanisms.session import Journal, JournalEntry
-from epsilearn.sessions import Session
 
 __all__ = ["KeptSession", "was_private"]
 
@@ -27,7 +26,7 @@ def was_private(entry: JournalEntry) -> bool:
     return bool(_DETAIL.unpack(entry.detail)[0])
 
 
-class KeptSession(Session):
+class KeptSession(LiveMechanism):
     """Answers from a journal where a question was asked before, and from the session where not.
 
     Parameters
@@ -46,8 +45,8 @@ class KeptSession(Session):
     _known: dict[bytes, tuple[float, str]]
 
     def __init__(self, make: Callable[[], SparseLearnerSession], journal: Journal, kernel: Kernel) -> None:
+        super().__init__()
         self._make, self._journal, self._kernel = make, journal, kernel
-        self._lock = threading.Lock()
         self._forget()
 
     @property
@@ -56,6 +55,8 @@ class KeptSession(Session):
 
     def ask(self, points: Any) -> list[Answer]:
         """An answer for each point. One that was asked before, by anybody, gets the same, and is no new question."""
+        # A child has no business with its parent's handle of the journal; it opens the session by itself.
+        self._check_alive()
         codes = list(self._kernel.encode(points))
         with self._lock:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -18,6 +17,7 @@ from epsilearn.calibration.selection import above_threshold_scales, gumbel_scale
 from epsilearn.checks import check_budget, check_integer
 from epsilearn.composition import Composite
 from epsilearn.errors import InvalidInput, StateError
+from epsilearn.forks import process_mark
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import FAIR_BITS, Release, Spender, spending
 from epsilearn.mechanisms.tape import answered
@@ -97,11 +97,11 @@ class LiveMechanism(Session):
     """A mechanism with memory: its promise holds for one run of one object, so copies are refused."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._process = process_mark()
         self._lock = threading.Lock()
 
     def _check_alive(self) -> None:
-        if self._process != os.getpid():
+        if self._process != process_mark():
             raise StateError(
                 f"this {type(self).__name__} belongs to the process that made it: a fork would reuse its noise; "
                 "make a new one in the child, which costs its budget again"

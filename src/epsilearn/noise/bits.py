@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.errors import EntropyError, InvalidInput
+from epsilearn.forks import process_mark
 
 __all__ = ["BitSource", "OperatingSystemBits", "SeededBits", "source_of"]
 
@@ -36,7 +37,7 @@ class BitSource(Protocol):
 
 class _Buffer(threading.local):
     def __init__(self) -> None:
-        self.process = os.getpid()
+        self.owner = process_mark()
         self.words: list[int] = []
 
 
@@ -44,8 +45,9 @@ _buffer = _Buffer()
 
 
 def _forget_buffer() -> None:
+    # The old list is emptied as well: a draw that a fork interrupted may hold it already.
     _buffer.words.clear()
-    _buffer.process = os.getpid()
+    _buffer.words, _buffer.owner = [], process_mark()
 
 
 if hasattr(os, "register_at_fork"):
@@ -65,9 +67,6 @@ class OperatingSystemBits:
     seeded = False
 
     def integer(self, bits: int) -> int:
-        # A fork that bypasses Python's hooks is still noticed by its process number.
-        if _buffer.process != os.getpid():
-            _forget_buffer()
         count = (bits + 63) // 64
         drawn = 0
         for _ in range(count):
@@ -78,12 +77,18 @@ class OperatingSystemBits:
         return np.frombuffer(_operating_system(8 * count), dtype=np.uint64)
 
     def _word(self) -> int:
-        # Popping is one step: a signal handler that draws in between cannot be dealt the same word.
         while True:
+            # A fork that bypasses Python's hooks is still noticed by its process number.
+            if _buffer.owner != process_mark():
+                _forget_buffer()
+            # Which list is settled before it is filled: where a signal handler forks in between, the words that parent
+            # and child both hold go into a list that the child has given up, and looks at no more.
+            words = _buffer.words
             try:
-                return _buffer.words.pop()
+                # Popping is one step: a signal handler that draws in between cannot be dealt the same word.
+                return words.pop()
             except IndexError:
-                _buffer.words.extend(self.words(_BUFFER_WORDS).tolist())
+                words.extend(self.words(_BUFFER_WORDS).tolist())
 
     def __reduce__(self) -> tuple[type[OperatingSystemBits], tuple[()]]:
         return OperatingSystemBits, ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from contextlib import nullcontext
 from fractions import Fraction
 from functools import partial
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from epsilearn.balls import ball, precision
+from epsilearn.forks import process_mark
 from epsilearn.losses import Loss
 from epsilearn.rows.bounds import Bounds
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
@@ -132,7 +132,7 @@ class PartedRows:
 
     def gradient_in_balls(self, loss: Loss, coef: list[Fraction]) -> list[arb]:
         """The mean gradient at an exact point, in ball arithmetic: thousands of times slower than `sums`."""
-        middles, radii = self._pass(partial(_in_balls, loss, coef, ctx.prec, os.getpid()))
+        middles, radii = self._pass(partial(_in_balls, loss, coef, ctx.prec, process_mark()))
         return [
             (ball(middle) + arb(0, ball(radius).abs_upper())) / self.n
             for middle, radius in zip(middles, radii, strict=True)
@@ -194,10 +194,13 @@ def _spread(centre: Array, units: int, rows: Rows) -> list[NDArray[Any]]:
     return [np.array([rows.spread(centre, units)], dtype=object)]
 
 
-def _in_balls(loss: Loss, coef: list[Fraction], bits: int, asking: int, rows: Any) -> list[NDArray[Any]]:
+def _in_balls(
+    loss: Loss, coef: list[Fraction], bits: int, asking: tuple[str, int, int], rows: Any
+) -> list[NDArray[Any]]:
     """Middles and radii of the balls, exactly: balls themselves do not travel."""
-    # In the process that asks, the precision is set already, and held by the thread that waits for this one.
-    with nullcontext() if os.getpid() == asking else precision(bits):
+    # In the process that asks, the precision is set already, and held by the thread that waits for this one. Process
+    # numbers would not tell: in containers the one that asks and the one that works are often both number 1.
+    with nullcontext() if process_mark() == asking else precision(bits):
         sums = [mean * rows.n for mean in rows.gradient_in_balls(loss, coef)]
     return [np.array([_fraction(s.mid()) for s in sums]), np.array([_fraction(s.rad()) for s in sums])]
 
