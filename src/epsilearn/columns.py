@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.errors import InvalidInput
+from epsilearn.quiet import quietly
 
 __all__ = ["as_booleans", "as_labels", "as_numbers", "numbers_in"]
 
 _NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
 
 
+@quietly()
 def as_numbers(column: Any, name: str = "the column") -> NDArray[np.float64]:
     """The column as finite doubles; anything else is an error before anything is spent."""
     array = _as_array(column, name)
@@ -40,6 +42,7 @@ def _as_float(number: Any) -> float:
         return sys.float_info.max if number > 0 else -sys.float_info.max
 
 
+@quietly()
 def as_booleans(column: Any, name: str = "the column") -> NDArray[np.bool_]:
     """The column as true and false; 0 and 1 will do."""
     array = _as_array(column, name)
@@ -52,6 +55,7 @@ def as_booleans(column: Any, name: str = "the column") -> NDArray[np.bool_]:
     return array
 
 
+@quietly()
 def as_labels(column: Any, categories: list[Any], name: str = "the column") -> NDArray[np.int64]:
     """The position of each value among the public categories; an unknown value is an error."""
     if len(set(categories)) != len(categories) or not categories:

@@ -19,6 +19,7 @@ from epsilearn.columns import as_numbers, numbers_in
 from epsilearn.errors import InvalidInput
 from epsilearn.files import TableFile
 from epsilearn.preprocessing import BoundedScaler
+from epsilearn.quiet import quietly
 from epsilearn.schema import SPARSE_TARGET, FileFormat, Schema
 from epsilearn.schema_columns import Column, one_line
 
@@ -77,6 +78,7 @@ class Encoding:
         entries = len(self.schema.features(self.target)) if self.sparse else self.schema.width(self.target)
         return _BYTES[self.sparse] * entries + 16
 
+    @quietly()
     def matrix(self, table: Any) -> Any:
         """The features of an Arrow table, or of a sparse matrix for a schema whose columns are numbered."""
         if self.schema.sparse:
@@ -96,6 +98,7 @@ class Encoding:
         # Nothing is learned from rows, and these have been checked: one will do.
         return scaler.fit(found.slice(0, 1)).transform(found)
 
+    @quietly()
     def targets(self, table: Any) -> NDArray[Any]:
         """The target of each row: a number, or the position of its class."""
         return self._column(table, self.target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
 from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
+from epsilearn.quiet import quietly
 from epsilearn.sessions import check_function
 
 __all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors"]
@@ -89,6 +89,7 @@ def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **optio
     return replace(release, value=min(max(release.value, bounds[0]), bounds[1]))
 
 
+@quietly()
 def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
     check_function(model)
@@ -106,8 +107,7 @@ def _predicted(model: Any, X: Any) -> Any:
     """A model's predictions, in silence; what it fails with is not told, as it may quote a record."""
     _check_asked(model, X)
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             return model.predict(X)
     except EpsilearnError:
         raise  # says what is wrong without a private value
@@ -151,6 +151,7 @@ def _paired(predicted: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return first, second
 
 
+@quietly()
 def squared_errors(
     predicted: NDArray[np.float64], truth: NDArray[np.float64], low: float, high: float
 ) -> NDArray[np.float64]:

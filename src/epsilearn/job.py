@@ -7,7 +7,6 @@ reads and checks every row; `Job.fit` debits, fits, and hands over a model that 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -152,10 +151,7 @@ class Job:
         """
         check_apart(self, X, y)  # here, where landmarks are still as they were given
         estimator = self.estimator(Stated(ledger)).set_params(verbose=verbose)
-        with warnings.catch_warnings():
-            # What is worth saying has been said by the schema; a warning of some library could depend on the rows.
-            warnings.simplefilter("ignore")
-            estimator.fit(X, y)
+        estimator.fit(X, y)
         return self._released(estimator, X.shape[0])
 
     def estimator(self, ledger: Spender | None = None) -> Any:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from epsilearn.checks import check_bounds, check_positive
 from epsilearn.columns import as_labels, as_numbers
 from epsilearn.errors import InvalidInput, PrivacyWarning
+from epsilearn.quiet import quietly
 
 __all__ = ["BoundedScaler"]
 
@@ -206,6 +207,7 @@ class BoundedScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             elif pair is not None:
                 yield _to_unit(_finite(_column(table, i), self._label(i)), *pair, center=self.center)
 
+    @quietly()
     def _entries(self, table: Any) -> tuple[NDArray[Any], NDArray[Any], int]:
         """The one entry each input column has in each row, the output column it belongs to, and how many there are."""
         # A frame's columns need not agree on a type, so only an array is asked for its own.
@@ -283,6 +285,7 @@ def _finite(column: Any, label: str) -> NDArray[np.float64]:
         ) from None
 
 
+@quietly()
 def _to_unit(numbers: NDArray[np.float64], low: float, high: float, *, center: bool) -> NDArray[np.float64]:
     """Clipped and brought to [-1, 1] or [0, 1], bounds to the ends; rounding is monotone, so it cannot lead outside."""
     clipped = np.clip(numbers, low, high)
@@ -292,6 +295,7 @@ def _to_unit(numbers: NDArray[np.float64], low: float, high: float, *, center: b
     return distance / (high - low)
 
 
+@quietly()
 def _towards_zero(entries: Any, dtype: np.dtype[Any]) -> Any:
     """In this precision, never larger than before."""
     if entries.dtype == dtype:

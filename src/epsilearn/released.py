@@ -18,6 +18,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.mechanisms.release import NoiseLaw
+from epsilearn.quiet import quietly
 from epsilearn.rows.bounds import row_norms
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
@@ -91,7 +92,7 @@ class LandmarkWeights:
 
 def _factors(X: Any, norm: float) -> Array:
     """What to multiply each row by so that it is no longer than this."""
-    with np.errstate(divide="ignore", over="ignore"):  # a row that is so short is not scaled
+    with quietly():  # a row that is so short is not scaled
         factors: Array = np.minimum(1.0, norm / row_norms(X))
     return factors
 
@@ -161,6 +162,7 @@ class ReleasedModel:
     def has_probabilities(self) -> bool:
         return self.classes is not None and self.model not in _WITHOUT_PROBABILITIES
 
+    @quietly()
     def scores(self, table: Any) -> Array:
         """The scores of each row, of shape (rows, outputs): a number, one for two classes, or one for each class.
 
@@ -197,6 +199,7 @@ class ReleasedModel:
         """The probability of each class for each row, where the model has them."""
         return self.probabilities(self.scores(table))
 
+    @quietly()
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for."""
         if not self.has_probabilities:

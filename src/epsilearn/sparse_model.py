@@ -23,6 +23,7 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.linear.model import FLOATS, PrivateModel, public_bound, validated
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import passing, stepping
+from epsilearn.quiet import quietly
 from epsilearn.rows import Parts
 from epsilearn.rows.bounds import row_norms
 from epsilearn.rows.fixed import FixedRows, Levels, fixed_rows
@@ -149,7 +150,7 @@ class SparseModel(PrivateModel):
 
     def _public_bounds(self) -> tuple[float, float]:
         """The bounds on a feature and on a row's length."""
-        bound = public_bound("feature_bound", self.feature_bound, stacklevel=6)
+        bound = public_bound("feature_bound", self.feature_bound)
         return bound, math.inf if self.data_norm is None else check_size("data_norm", self.data_norm)
 
     def _set(self) -> ConstraintSet:
@@ -270,6 +271,6 @@ def _cut(X: Any, bound: float, length: float, columns: NDArray[np.int64] | None 
 def _factors(X: Any, length: float) -> Array | None:
     if math.isinf(length):
         return None
-    with np.errstate(divide="ignore", over="ignore"):  # a row's own affair: one that is so short is not scaled
+    with quietly():  # a row's own affair: one that is so short is not scaled
         factors: Array = np.minimum(1.0, length / row_norms(X))
     return factors

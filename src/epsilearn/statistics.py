@@ -21,6 +21,7 @@ from epsilearn.columns import as_booleans, as_labels, as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms import Release, exponential, gaussian, laplace
 from epsilearn.mechanisms.release import Spender
+from epsilearn.quiet import quietly
 
 __all__ = ["count", "histogram", "mean", "quantile", "sum", "variance"]
 
@@ -361,13 +362,8 @@ def quantile(
     check_probability("q", q)
     low, high = check_bounds(bounds)
     grid = _candidates(candidates, low, high)
-    values = np.sort(np.clip(as_numbers(column), low, high))
-    # A rank in halves is exact in doubles, so the scores' sensitivity is exactly 1.
-    target = round(2 * q * len(values)) / 2
-    below, upto = np.searchsorted(values, grid, "left"), np.searchsorted(values, grid, "right")
-    scores = -np.maximum(np.maximum(below - target, target - upto), 0.0)
     chosen = exponential(
-        scores,
+        _rank_scores(np.clip(as_numbers(column), low, high), q, grid),
         sensitivity=1.0,
         epsilon=epsilon,
         rows_per_person=rows_per_person,
@@ -378,6 +374,18 @@ def quantile(
     return replace(chosen, value=float(grid[chosen.value]))
 
 
+@quietly()
+def _rank_scores(values: NDArray[np.float64], q: float, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Minus each candidate's distance in rank from the quantile."""
+    values = np.sort(values)
+    # A rank in halves is exact in doubles, so the scores' sensitivity is exactly 1.
+    target = round(2 * q * len(values)) / 2
+    below, upto = np.searchsorted(values, grid, "left"), np.searchsorted(values, grid, "right")
+    scores: NDArray[np.float64] = -np.maximum(np.maximum(below - target, target - upto), 0.0)
+    return scores
+
+
+@quietly()
 def _on_grid(column: Any, bounds: tuple[float, float]) -> tuple[NDArray[np.int64], Fraction, int, int]:
     """Clipped values as integers, the unit they count, and the bounds in that unit."""
     low, high = check_bounds(bounds)
@@ -419,6 +427,7 @@ def _rescaled(released: Release, unit: Fraction, null_records: bool = False) -> 
     )
 
 
+@quietly()
 def _binned(column: Any, edges: Any) -> tuple[NDArray[np.int64], int]:
     limits = as_numbers(edges, "edges")
     if len(limits) < 2 or not (limits[1:] > limits[:-1]).all():

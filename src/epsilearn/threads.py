@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from epsilearn.quiet import quietly
+
 __all__ = ["alone", "in_order", "in_threads"]
 
 Part = TypeVar("Part")
@@ -57,14 +59,14 @@ if hasattr(os, "register_at_fork"):
 def in_threads(work: Callable[[slice], Result], count: int, worth: int) -> list[Result]:
     """The results for stretches of ``range(count)``, in order; one stretch if there are not ``worth`` for a thread.
 
-    The work must release the interpreter's lock, as compiled functions here do.
+    The work must release the interpreter's lock, as compiled functions here do. It is done in silence: see `quietly`.
 
     Examples
     --------
     >>> in_threads(lambda part: part.stop - part.start, 10, worth=100)
     [10]
     """
-    threads = min(_workers(), count // worth)
+    work, threads = quietly()(work), min(_workers(), count // worth)
     if threads < 2:
         return [work(slice(0, count))]
     ends = [count * k // threads for k in range(threads + 1)]
@@ -74,14 +76,14 @@ def in_threads(work: Callable[[slice], Result], count: int, worth: int) -> list[
 def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """The results for each part, in order, while the next few parts are worked on: only a few results are ever held.
 
-    The linear algebra library gets one thread a part: its own threads would fight with these.
+    The linear algebra library gets one thread a part: its own threads would fight with these. Work is done in silence.
 
     Examples
     --------
     >>> list(in_order(abs, [-3, 2, -1]))
     [3, 2, 1]
     """
-    workers, waiting = _workers(), deque[Future[Result]]()
+    work, workers, waiting = quietly()(work), _workers(), deque[Future[Result]]()
     if workers == 1:
         yield from map(work, parts)
         return

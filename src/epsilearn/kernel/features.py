@@ -18,6 +18,7 @@ from epsilearn.checks import check_integer, check_share
 from epsilearn.errors import InvalidInput
 from epsilearn.kernel.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from epsilearn.kernel.monomials import countable, monomial_count, monomials
+from epsilearn.quiet import quietly
 from epsilearn.rows.bounds import without_giants
 
 __all__ = ["NOTHING", "FeatureMap", "Fourier", "Identity", "Landmarks", "Monomials", "exact_map"]
@@ -70,6 +71,7 @@ class FeatureMap(ABC):
             features = self.features(self.kernel.part(points, here))
             yield here, features if factors is None or (factors[here] == 1).all() else _times(features, factors[here])
 
+    @quietly()
     def private_table(self, points: Any) -> Any:
         """Features of private points, brought inside the kernel's bound."""
         return self.table(*self.kernel.inside(points))
@@ -86,6 +88,7 @@ class FeatureMap(ABC):
             table[here] = features
         return table
 
+    @quietly()
     def scores(self, points: Any, weights: Array, factors: Array | None = None) -> Array:
         """<weights, features> at public points, however many; ``weights`` may have several columns."""
         out = np.empty((self.kernel.count(points), *weights.shape[1:]))

@@ -25,6 +25,7 @@ from epsilearn.mechanisms import AboveThreshold
 from epsilearn.mechanisms.additive import add_noise
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.mechanisms.selection import LiveMechanism
+from epsilearn.quiet import quietly
 
 __all__ = ["PRIVATE_MODEL", "PUBLIC_HYPOTHESIS", "Answer", "PrintedPlan", "SparseLearnerSession", "SparsePlan"]
 
@@ -159,6 +160,7 @@ class _Session(LiveMechanism):
     def ask(self, points: Any) -> list[Answer]:
         return [answer for answer, _ in self.ask_with_steps(points)]
 
+    @quietly()
     def ask_with_steps(self, points: Any) -> list[tuple[Answer, float]]:
         """The answers, each with the step that the hypothesis took for it: the new point's coefficient."""
         self._check_alive()

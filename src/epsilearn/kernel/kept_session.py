@@ -15,6 +15,7 @@ from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL, PUBLIC_HYPOTHES
 from epsilearn.kernel.kernels import Kernel
 from epsilearn.mechanisms.selection import LiveMechanism
 from epsilearn.mechanisms.session import Journal, JournalEntry
+from epsilearn.quiet import quietly
 
 __all__ = ["KeptSession", "was_private"]
 
@@ -53,6 +54,7 @@ class KeptSession(LiveMechanism):
     def constants(self) -> Any:
         return self._session.constants
 
+    @quietly()
     def ask(self, points: Any) -> list[Answer]:
         """An answer for each point. One that was asked before, by anybody, gets the same, and is no new question."""
         # A child has no business with its parent's handle of the journal; it opens the session by itself.

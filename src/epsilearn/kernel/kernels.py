@@ -23,6 +23,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel
 
 from epsilearn.checks import LARGEST_SIZE, LEAST_SIZE, check_integer, check_size
 from epsilearn.errors import InvalidInput
+from epsilearn.quiet import quietly
 from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
 __all__ = [
@@ -134,7 +135,7 @@ class Kernel(ABC):
 
     def inside(self, points: Any) -> tuple[Any, Array]:
         """Private points brought inside the bound, and what to multiply their features by."""
-        with np.errstate(divide="ignore", over="ignore"):
+        with quietly():
             factors: Array = np.minimum(1.0, self.bound * (1 - _CARE) / np.sqrt(self.squares(points)))
         return points, factors
 
@@ -146,6 +147,7 @@ class Kernel(ABC):
                 "a larger bound before anything is fitted"
             )
 
+    @quietly()
     def sums(self, points: Any, centres: Any, coef: Array) -> Array:
         """The sum of coefficients times K(centre, point) at any number of points, memory bounded."""
         out = np.empty(self.count(points))
@@ -196,7 +198,7 @@ class Linear(_OfProducts):
         return _dense(linear_kernel(first, second))
 
     def squares(self, points: Any) -> Array:
-        with np.errstate(over="ignore"):
+        with quietly():
             return row_norms(points) ** 2
 
     def rounding(self, width: int) -> float:
@@ -244,7 +246,7 @@ class Polynomial(_OfProducts):
         return values
 
     def squares(self, points: Any) -> Array:
-        with np.errstate(over="ignore"):
+        with quietly():
             powers: Array = (row_norms(points) ** 2 + self.constant) ** self.degree
         return powers
 
@@ -291,7 +293,7 @@ class RBF(_OfDistance):
 
     def matrix(self, first: Any, second: Any) -> Array:
         # From differences: ||x||**2 - 2 <x, y> + ||y||**2, as scikit-learn has it, cancels where rows are long.
-        with np.errstate(over="ignore"):
+        with quietly():
             values: Array = np.exp(-self.gamma * cdist(_dense(first), _dense(second), "sqeuclidean"))
         return values
 
@@ -310,7 +312,7 @@ class Laplacian(_OfDistance):
 
     def matrix(self, first: Any, second: Any) -> Array:
         # In silence: records so far apart that their distance overflows would say so.
-        with np.errstate(all="ignore"):
+        with quietly():
             return _dense(laplacian_kernel(_dense(first), _dense(second), gamma=self.gamma))
 
 
@@ -346,14 +348,14 @@ class HistogramIntersection(Kernel):
         return total
 
     def squares(self, points: Any) -> Array:
-        with np.errstate(over="ignore"):
+        with quietly():
             sums: Array = points.sum(axis=1)
         return sums
 
     def inside(self, points: Any) -> tuple[Any, Array]:
         largest = np.maximum(points.max(axis=1), 1.0)
         shares = points / largest[:, None]  # so that no sum overflows
-        with np.errstate(divide="ignore", over="ignore"):
+        with quietly():
             factors = np.minimum(largest, self.mass * (1 - _CARE) / shares.sum(axis=1))
         return shares * factors[:, None], np.ones(len(points))
 
@@ -364,7 +366,7 @@ class HistogramIntersection(Kernel):
 def _canonical(X: Any) -> Any:
     """A sparse matrix with one entry a place: several would add up in a product and not in a norm."""
     rows = sparse.csr_array(X, copy=True)
-    with np.errstate(over="ignore"):
+    with quietly():
         rows.sum_duplicates()
     return rows
 

@@ -99,7 +99,7 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         _, loss, assumptions = self._targets(np.zeros(0))
         return loss, assumptions
 
-    def _public_bounds(self, stacklevel: int = 5) -> Bounds:  # noqa: ARG002 - nothing is left to a default here
+    def _public_bounds(self) -> Bounds:
         return Bounds(self._features_.bound, 0.0)
 
     def _keep(self, weights: Array) -> None:

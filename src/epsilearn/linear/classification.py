@@ -17,6 +17,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.linear.model import PrivateLinearModel
 from epsilearn.losses import CappedSoftmax, HuberisedHinge, Logistic, Loss, Softmax
 from epsilearn.losses.interface import Array
+from epsilearn.quiet import quietly
 from epsilearn.rows.parts import Targets, applied
 
 __all__ = ["LinearSVC", "LogisticRegression", "class_targets", "given_classes", "public_labels"]
@@ -31,6 +32,7 @@ _SHRINKAGE = 0.4
 _MOST_FEATURES = 2000
 
 
+@quietly()
 def public_labels(y: Any, classes: Any) -> tuple[NDArray[Any], Any, tuple[str, ...]]:
     """The public label set, each record's position in it, and what the promise must then assume."""
     if classes is None and not isinstance(y, Targets):

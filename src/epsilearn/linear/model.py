@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import inspect
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,6 +24,7 @@ from epsilearn.losses import CappedSoftmax, Huber, HuberisedHinge, Logistic, Los
 from epsilearn.losses.interface import Array
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.progress import fitting, passing
+from epsilearn.quiet import aloud, quietly, tell
 from epsilearn.rows import Bounds, Parts, as_rows
 from epsilearn.rows.bounds import without_giants
 from epsilearn.rows.parts import Targets
@@ -40,15 +41,14 @@ _PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax, CappedSoftmax)
 _INTERCEPT_SHARE = 0.15
 
 
-def public_bound(name: str, given: float | None, stacklevel: int = 4) -> float:
+def public_bound(name: str, given: float | None) -> float:
     """A public bound as given, or the constant 1 with a warning. Never anything read off the data."""
     if given is not None:
         return check_size(name, given)
-    warnings.warn(
+    tell(
         f"{name} was not given: 1.0 is used, and whatever lies beyond it is brought inside. Pass {name} explicitly, "
         "as a number you know without looking at the data",
         PrivacyWarning,
-        stacklevel=stacklevel,
     )
     return 1.0
 
@@ -87,7 +87,8 @@ def _without_values(message: str) -> str:
 def validated(model: Any, *given: Any, **options: Any) -> Any:
     """What scikit-learn makes of features, and of targets where they are given too: numbers, of the right shape.
 
-    In silence: its own check for infinity warns where a sum of large numbers overflows, which would tell of records.
+    Arithmetic is silent: its own check for infinity warns where a sum of large numbers overflows, which would tell of
+    records. What it has to say of shapes and names may be said.
     """
     fault = ""
     if isinstance(given[0], Parts):
@@ -96,7 +97,7 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
         )
     check_unmasked(*given)
     try:
-        with np.errstate(all="ignore"):
+        with quietly(), aloud():
             return validate_data(model, *given, accept_sparse="csr", **{"dtype": FLOATS, **options})
     except ValueError as error:
         fault = _without_values(str(error))
@@ -122,8 +123,19 @@ def forget_fit(model: Any) -> None:
         delattr(model, name)
 
 
+# Whatever is given to these may be private: what a model is fitted to, and rows that it is judged by.
+_SEES_RECORDS = ("fit", "predict", "decision_function", "predict_proba", "predict_log_proba", "ask")
+
+
 class PrivateModel(CountedFits):
     """What every private estimator shares: how private rows come in, and what it tells scikit-learn."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Here, so that no model can forget it: whatever sees records does so in silence.
+        for name in _SEES_RECORDS:
+            if inspect.isfunction(method := vars(cls).get(name)):
+                setattr(cls, name, quietly()(method))
 
     def _validated(self, X: Any, y: Any, unsupported: dict[str, Any], **options: Any) -> tuple[Any, Any]:
         """Features and targets in the shape the rows want, without a copy where possible; an error costs nothing."""
@@ -225,7 +237,7 @@ class PrivateLinearModel(PrivateModel):
         width = check_integer("features", features) + bool(self.fit_intercept)
         method = self._chosen_method(features)
         loss, assumptions = self._public_loss(method)
-        bounds = self._public_bounds(stacklevel=4)
+        bounds = self._public_bounds()
         return self._planned(loss, erm.Table.exact(rows, width, bounds.norm), bounds, assumptions, method)
 
     def _chosen_method(self, features: int) -> str:  # noqa: ARG002 - some models choose by it
@@ -284,8 +296,8 @@ class PrivateLinearModel(PrivateModel):
             centring = planned_centring(*size, *budget)
         return centring if asked or centring.worthwhile else None
 
-    def _public_bounds(self, stacklevel: int = 5) -> Bounds:
-        norm = public_bound("data_norm", self.data_norm, stacklevel=stacklevel)
+    def _public_bounds(self) -> Bounds:
+        norm = public_bound("data_norm", self.data_norm)
         return Bounds(norm, _INTERCEPT_SHARE * norm if self.fit_intercept else 0.0)
 
     def _strength(self, loss: Loss, table: erm.Table, method: str) -> float:

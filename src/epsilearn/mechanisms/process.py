@@ -22,6 +22,7 @@ from epsilearn.mechanisms.selection import LiveMechanism
 from epsilearn.mechanisms.session import MemoryJournal, Process, ProcessLaw
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.door import check_values
+from epsilearn.quiet import quietly
 
 __all__ = ["GaussianProcess"]
 
@@ -128,6 +129,7 @@ class GaussianProcess(LiveMechanism):
     def __len__(self) -> int:
         return len(self._process_noise)
 
+    @quietly()
     def release(self, points: Any, values: Any) -> Release:
         """Noisy function values at ``points``; ``values`` are the exact ones. A known point costs nothing new."""
         points, values = self._check(points, values)

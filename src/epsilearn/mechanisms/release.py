@@ -17,6 +17,7 @@ from epsilearn.mechanisms.tape import bits_of, charged
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.quantiles import LAPLACE, NORMAL, Quantile
 from epsilearn.noise.variates import Constant, Gamma, RandomReal, Root
+from epsilearn.quiet import quietly
 
 __all__ = ["FAIR_BITS", "NoiseLaw", "Release", "Spender", "spending"]
 
@@ -139,12 +140,12 @@ def spending(
 ) -> Iterator[tuple[BitSource, Guarantee]]:
     """Debit first, then hand out the bits; a seeded source voids the promise, and a ledger refuses that.
 
-    Inside, no arithmetic raises or warns, whatever the caller told numpy: that it did would tell of the records.
+    Inside, nothing raises or warns, whatever the caller told numpy or Python: that it did would tell of the records.
     """
     source = bits_of(random_state)
     if source.seeded:
         guarantee = guarantee.void("seeded")
     with ExitStack() as stack:
         stamped = guarantee if ledger is None else stack.enter_context(ledger.spend(guarantee, purpose))
-        stack.enter_context(np.errstate(all="ignore"))
+        stack.enter_context(quietly())
         yield stack.enter_context(charged(source, stamped, purpose)), stamped

@@ -27,6 +27,7 @@ from epsilearn.noise.choice import noisy_argmax, prepare
 from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
 from epsilearn.noise.variates import Uniform, Variate, decide
+from epsilearn.quiet import quietly
 from epsilearn.sessions import Session
 
 __all__ = ["AboveThreshold", "LiveMechanism", "exponential"]
@@ -179,6 +180,7 @@ class AboveThreshold(LiveMechanism):
         with spending(promise, ledger, purpose, random_state) as (self._source, self.guarantee):
             self._state = positives, Variate(LAPLACE, self._source)
 
+    @quietly()
     def ask(self, value: float | Fraction) -> bool:
         """Whether ``value`` plus noise reaches the noisy threshold; raises once the positives are used up."""
         asked = Fraction(exactly(value, "value"))

@@ -26,6 +26,7 @@ from epsilearn.mechanisms.tape import answered, bits_of
 from epsilearn.noise.bits import BitSource
 from epsilearn.noise.correlated import Normals
 from epsilearn.noise.door import check_scale, grid_of
+from epsilearn.quiet import quietly
 
 __all__ = ["Journal", "JournalEntry", "MemoryJournal", "Process", "ProcessLaw"]
 
@@ -226,7 +227,6 @@ class _Factor:
             "check the kernel, or declare its kernel_error"
         )
 
-    @np.errstate(all="ignore")
     def _next(self, across: Array, own: Array) -> Array:
         left = solve_triangular(self.matrix, across, lower=True).T if self.count else np.empty((len(own), 0))
         rest = own + self._law.jitter * np.eye(len(own)) - left @ left.T
@@ -303,6 +303,7 @@ class Process(LiveMechanism):
         with self._lock, self._journal.writing():
             return self.law.cap - self._journal.count()
 
+    @quietly()
     def answers(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> Array:
         """The noisy values at these points; ``values`` computes the exact ones at those positions that are new."""
         self._check_alive()

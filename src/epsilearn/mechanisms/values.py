@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from epsilearn.errors import InvalidInput
 from epsilearn.noise.door import Number, check_values
+from epsilearn.quiet import quietly
 
 __all__ = ["Values", "as_values", "exactly"]
 
@@ -20,6 +21,7 @@ _LARGEST = 1 << 1000
 _DOUBLES = 1 << 53
 
 
+@quietly()
 def as_values(value: Any, name: str = "the value to be released") -> tuple[Values, tuple[int, ...]]:
     """The numbers and the shape to give them back in: doubles if nothing is lost, else integers and fractions."""
     array = _as_array(value, name)

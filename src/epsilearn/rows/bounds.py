@@ -12,6 +12,7 @@ from scipy import sparse
 
 from epsilearn.checks import check_positive
 from epsilearn.errors import InvalidInput
+from epsilearn.quiet import quietly
 
 __all__ = ["Bounds", "row_norms", "without_giants"]
 
@@ -45,6 +46,7 @@ class Bounds:
         """The bound R on a row's norm once the intercept's column is appended, rounded up."""
         return math.nextafter(math.hypot(self.data_norm, self.intercept), math.inf)
 
+    @quietly()
     def factors(self, norms: NDArray[np.float64], terms: Any) -> NDArray[np.float64]:
         """What to multiply each row by so that its exact norm is at most the bound.
 
@@ -53,11 +55,11 @@ class Bounds:
         A row is then the real vector factor times x: nothing is rounded, so nothing is lost.
         """
         target = self.data_norm * (1 - 2.0**-40 - (terms + 8) * 2.0**-52)
-        with np.errstate(divide="ignore", over="ignore"):
-            factors: NDArray[np.float64] = np.minimum(1.0, target / norms)
+        factors: NDArray[np.float64] = np.minimum(1.0, target / norms)
         return factors
 
 
+@quietly()
 def without_giants(X: Any) -> tuple[Any, NDArray[np.float64]]:
     """The rows and their norms, those beyond any bound brought down by a power of two first.
 
@@ -80,15 +82,15 @@ def without_giants(X: Any) -> tuple[Any, NDArray[np.float64]]:
     return X, norms
 
 
+@quietly()
 def row_norms(X: Any) -> NDArray[np.float64]:
     """The norm of each row of an array or a sparse matrix in compressed form, also where squares leave the doubles."""
-    with np.errstate(over="ignore"):
-        if sparse.issparse(X):
-            squares = np.append(np.square(X.data, dtype=np.float64), 0.0)
-            norms = np.sqrt(np.add.reduceat(squares, X.indptr[:-1]))
-            norms[np.diff(X.indptr) == 0] = 0.0
-        else:
-            norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    if sparse.issparse(X):
+        squares = np.append(np.square(X.data, dtype=np.float64), 0.0)
+        norms = np.sqrt(np.add.reduceat(squares, X.indptr[:-1]))
+        norms[np.diff(X.indptr) == 0] = 0.0
+    else:
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     for odd in np.flatnonzero((norms > 1e150) | (norms < 1e-140)):
         norms[odd] = _careful_norm(X.data[X.indptr[odd] : X.indptr[odd + 1]] if sparse.issparse(X) else X[odd])
     return np.asarray(norms, np.float64)

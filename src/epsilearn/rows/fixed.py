@@ -18,6 +18,7 @@ from scipy import sparse
 
 from epsilearn.checks import check_positive
 from epsilearn.errors import InvalidInput
+from epsilearn.quiet import quietly
 from epsilearn.rows import fixed_passes as passes
 from epsilearn.rows.bounds import row_norms
 from epsilearn.threads import in_threads
@@ -65,6 +66,7 @@ class Levels:
         return next(kind for kind in (np.int8, np.int16, np.int32) if self.count <= np.iinfo(kind).max)
 
 
+@quietly()
 def fixed_rows(X: Any, levels: Levels, *, length: float = math.inf, intercept: bool = False) -> FixedRows:
     """Features as whole numbers: each cut to the levels, each row to the length, a constant column at the end."""
     if sparse.issparse(X):
@@ -296,6 +298,5 @@ def _shortened_sparse(rows: Any, levels: Levels, length: float) -> NDArray[Any]:
 def _factors(Z: Any, levels: Levels, length: float) -> Array:
     # A sum of up to 2**26 squares errs by 2**-27 at most: aim below that.
     most = length / float(levels.unit) * (1 - 2.0**-26)
-    with np.errstate(divide="ignore"):
-        factors: Array = np.minimum(1.0, most / row_norms(Z))
+    factors: Array = np.minimum(1.0, most / row_norms(Z))
     return factors

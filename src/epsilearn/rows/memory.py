@@ -20,6 +20,7 @@ from epsilearn.balls import ball
 from epsilearn.errors import InvalidInput
 from epsilearn.losses import Loss, Squared
 from epsilearn.losses.interface import UNIT
+from epsilearn.quiet import quietly
 from epsilearn.rows import passes
 from epsilearn.rows.bounds import Bounds, without_giants
 from epsilearn.rows.interface import Array, Moments, Rows, Sums
@@ -346,7 +347,7 @@ class SparseRows(_MemoryRows):
             raise InvalidInput(f"features must have at least one row and one column, got shape {matrix.shape}")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
-            with np.errstate(all="ignore"):
+            with quietly():
                 matrix.sum_duplicates()
             # Once more: numbers that share a place can add up to one that is none.
             _check_numbers(matrix.dtype, matrix.data)
@@ -426,4 +427,4 @@ def _total(work: Callable[[slice], NDArray[Any]], parts: list[slice]) -> NDArray
 
 def _in_threads(work: Callable[[slice], Result], parts: list[slice]) -> Iterator[Result]:
     """The results in order; a single part needs no thread, and may then use those of the linear algebra library."""
-    return map(work, parts) if len(parts) == 1 else in_order(work, parts)
+    return map(quietly()(work), parts) if len(parts) == 1 else in_order(work, parts)

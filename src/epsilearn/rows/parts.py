@@ -20,6 +20,7 @@ from scipy import sparse
 
 from epsilearn.checks import check_integer
 from epsilearn.errors import EpsilearnError, InvalidInput, StateError
+from epsilearn.quiet import quietly
 from epsilearn.rows.interface import Array
 from epsilearn.rows.memory import check_finite
 from epsilearn.rows.passes import checksum
@@ -140,6 +141,7 @@ class Gathered:
         if block.kept is not None:
             self.kept.setdefault(part, []).append(block.kept)
 
+    @quietly()
     def merge(self, other: Gathered) -> Gathered:
         """Both together, and neither is touched; no part may be in both."""
         if self.fault or other.fault:
@@ -178,6 +180,7 @@ class Work:
     task: Task
     sample: tuple[int, int] | None = None
 
+    @quietly()
     def block(self, part: int, place: int, block: Any) -> Block:
         """What is made of one block, which stands at a place in a part."""
         fault = ""
@@ -207,6 +210,8 @@ class Work:
         # Copies: a few records must not keep their whole block in memory.
         return (X[some].copy(), target[some].copy()) if some.start < len(target) else None
 
+    # Here as well as in the process that asks: what a worker of a cluster warns of would go into its log.
+    @quietly()
     def part(self, part: int, blocks: Iterable[Any]) -> Gathered:
         """What is made of one part, in one thread: other parts keep the others busy."""
         found = Gathered({part: Seen()})
