@@ -20,7 +20,6 @@ from epsilearn.kernel import (
     Polynomial,
     Precomputed,
     SemiInteractiveLearner,
-    UserKernel,
 )
 
 GENERATOR = np.random.default_rng(5)
@@ -111,22 +110,6 @@ def test_a_session_goes_on_only_with_the_ledger_it_was_debited_from(ledger, tmp_
     again = GaussianProcessRelease(kernel=RBF(1.0), state=tmp_path / "other.db", ledger=ledger, **BINARY)
     np.testing.assert_array_equal(again.fit(X, Y).decision_function(X[:3]), first)
     assert len(ledger.history()) == 1
-
-
-@pytest.mark.parametrize(
-    ("function", "text"),
-    [
-        (lambda a, b: 1.0 if a == b else -1.0, "negative eigenvalues"),
-        (lambda a, b: 1.0 if a == b else float("nan"), "finite"),
-        (lambda a, b: 1.0 if a == b else {}[a], "KeyError"),
-    ],
-)
-def test_a_function_that_is_no_kernel_costs_nothing(function, text, ledger):
-    words = ["a", "b", "c", "d"]
-    model = GaussianProcessRelease(kernel=UserKernel(function, 1.0), ledger=ledger, **BINARY)
-    with pytest.raises(InvalidInput, match=text):
-        model.fit(words, [-1, 1, -1, 1])
-    assert ledger.history() == []
 
 
 def test_a_file_of_other_noise_is_refused(tmp_path, monkeypatch):

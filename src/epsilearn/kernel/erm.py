@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky
 
 from epsilearn.calibration.fit import stable_minimiser
 from epsilearn.calibration.output import norm_bound
 from epsilearn.checks import within_doubles
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import ConvergenceError, InvalidInput
 from epsilearn.kernel.features import FeatureMap
 from epsilearn.kernel.kernels import PUBLIC_SLACK, Kernel
+from epsilearn.kernel.objects import is_positive
 from epsilearn.losses import Loss
 from epsilearn.losses.interface import UNIT
+from epsilearn.quiet import quietly
 from epsilearn.rows import Bounds, as_rows
 from epsilearn.rows.interface import Rows
 from epsilearn.solvers import Problem, minimise
@@ -213,6 +214,7 @@ class GramProblem(KernelProblem):
         self.points, self.target = points, target
         self._points, self._factors = kernel.inside(points)
         self._values: Array | None = None
+        self._is_kernels = True
         self._width = kernel.width(points)
 
     @property
@@ -236,39 +238,43 @@ class GramProblem(KernelProblem):
     def solve(self, progress: Progress = None) -> GramMinimum:
         gram = self._public_gram()
         gram.values = self._gram_values() if self._values is None else self._values
-        problem = DualProblem(gram, self.target, self.loss, self.strength)
-        found = minimise_dual(problem, self.stability.certificate, progress=progress)
-        norm = math.sqrt(max(0.0, float(found.coef @ gram.product(found.coef))))
-        return self.minimum(found.coef, norm)
+        coef = self._solution(DualProblem(gram, self.target, self.loss, self.strength), progress)
+        norm = math.sqrt(max(0.0, float(coef @ gram.product(coef))))
+        return self.minimum(coef, norm)
 
-    def look(self) -> None:
-        """Compute all kernel values, and refuse those that no kernel has."""
-        self._values = self._gram_values()
-        gram = self._public_gram()
-        # Errors of so many entries move an eigenvalue by at most this, and what is left factors.
-        tolerance = 4 * self.n * gram.error
+    def _solution(self, problem: DualProblem, progress: Progress) -> Array:
+        """The minimiser's coefficients; zeros where a function that is no kernel's leaves none to be found.
+
+        That it is one is what the guarantee assumes of somebody else's function. Where that is not so, some record
+        would decide whether there is an answer or an error; there is always an answer.
+        """
         try:
-            cholesky(self._values + tolerance * np.eye(self.n), lower=True, check_finite=False)
-        except LinAlgError:
-            indefinite = True
-        else:
-            indefinite = False
-        if indefinite:
-            raise InvalidInput(
-                "the kernel's matrix has negative eigenvalues, so it is no kernel's; mend the function, or declare its "
-                "accuracy"
-            )
+            if self._is_kernels:
+                return minimise_dual(problem, self.stability.certificate, progress=progress).coef
+        except (ConvergenceError, ArithmeticError):
+            if self.kernel.total is self.kernel:
+                raise
+        return np.zeros(self.n)
+
+    @quietly()
+    def look(self) -> None:
+        """Compute all kernel values beforehand: somebody else's function may take long."""
+        self._values = self._gram_values()
+        # Errors of so many entries move an eigenvalue by at most this.
+        self._is_kernels = is_positive(self._values, 4 * self.n * self._public_gram().error)
 
     def minimum(self, coef: Array, norm: float = math.nan) -> GramMinimum:
-        return GramMinimum(self.kernel, self._points, coef, self._factors, norm)
+        # Twice what the sum of a minimiser's coefficients can be.
+        most = 2 * self.loss.lipschitz / self.strength * self.bound**2
+        return GramMinimum(self.kernel.total, self._points, coef, self._factors, norm, most)
 
     def _gram_values(self) -> Array:
         values = np.empty((self.n, self.n))
-        for here, block in self.kernel.blocks(self._points, self._points):
+        for here, block in self.kernel.total.blocks(self._points, self._points):
             values[here] = block
         values *= self._factors
         values *= self._factors[:, None]
-        return values
+        return self.kernel.total.within(values)
 
     def _public_gram(self) -> _GramMatrix:
         value = self.kernel.rounding(self._width) + 4 * UNIT * self.bound**2
@@ -299,13 +305,17 @@ class GramMinimum(Minimum):
     multipliers: Array
     factors: Array
     length: float
+    most: float = math.inf
 
     @property
     def coef(self) -> Array:
         return self.multipliers
 
+    @quietly()
     def values(self, points: Any) -> Array:
-        return self.kernel.sums(points, self.points, self.multipliers * self.factors)
+        sums = self.kernel.sums(points, self.points, self.multipliers * self.factors)
+        # No kernel has larger ones, and what leaves must be a number whatever a record makes of somebody's function.
+        return np.nan_to_num(np.clip(sums, -self.most, self.most), nan=0.0)
 
     def norm(self) -> float:
         return self.length

@@ -199,8 +199,10 @@ class Landmarks(FeatureMap):
         return self.whitened(self.kernel.matrix(points, self.landmarks) @ self.projection)
 
     def blocks(self, points: Any, factors: Array | None = None) -> Iterator[tuple[slice, Any]]:
-        for here, values in self.kernel.blocks(points, self.landmarks):
-            scaled = values if factors is None else values * factors[here][:, None]
+        # Points that come with factors may be private.
+        kernel = self.kernel if factors is None else self.kernel.total
+        for here, values in kernel.blocks(points, self.landmarks):
+            scaled = values if factors is None else kernel.within(values * factors[here][:, None])
             yield here, self.whitened(scaled @ self.projection)
 
     def whitened(self, projected: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from epsilearn.kernel.features import FeatureMap
+from epsilearn.kernel.features import NOTHING, FeatureMap
 from epsilearn.kernel.kernels import Kernel
 
 __all__ = ["Hypothesis"]
@@ -55,12 +55,21 @@ class Hypothesis:
             return np.zeros(self.kernel.count(points))
         if self.features is not None:
             return self.features.scores(points, self._weights, factors)
-        sums = self.kernel.sums(points, self.points, self.coef)
-        return sums if factors is None else sums * factors
+        # Total and bounded: which points there are depends on records, and so may what a predictor is asked about.
+        inside = np.ones(self.kernel.count(points)) if factors is None else factors
+        return self.kernel.total.sums(points, self.points, self.coef, inside)
 
     def weights(self, columns: int) -> Array:
         """The same function as weights of a finite map's features."""
         return self._weights if len(self._weights) else np.zeros(columns)
+
+    def move(self, distance: float, square: float) -> float:
+        """The coefficient that makes up for a distance at a point with this K(z, z).
+
+        None where its features are as good as none: a coefficient beyond the doubles would spoil all later values.
+        """
+        bound = self.kernel.bound if self.features is None else self.features.bound
+        return distance / square if square > NOTHING * bound**2 else 0.0
 
     def squares(self, points: Any) -> Array:
         """K(z, z) at each point."""

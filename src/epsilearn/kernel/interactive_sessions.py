@@ -229,7 +229,7 @@ class SparseLearnerSession(_Session):
         return guess + float(add_noise([distance], self._law, self._source)[0])
 
     def _move(self, distance: float, square: float) -> float:
-        return distance / square if square > 0 else 0.0
+        return self._hypothesis.move(distance, square)
 
     def threshold_digits(self) -> tuple[int, int]:
         """The random digits of the threshold's noise, and how many they are."""

@@ -27,6 +27,7 @@ from epsilearn.quiet import quietly
 from epsilearn.rows.bounds import Bounds, row_norms, without_giants
 
 __all__ = [
+    "CARE",
     "PUBLIC_SLACK",
     "HistogramIntersection",
     "Kernel",
@@ -40,7 +41,7 @@ Array = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # kernel values held at a time
 # A float's idea of a length is off by this at most, relative, for up to a million terms.
-_CARE = 2.0**-30
+CARE = 2.0**-30
 # How much longer than the bound a public point that was let in can be.
 PUBLIC_SLACK = 1 + 2.0**-28
 _UNIT = 2.0**-53
@@ -57,6 +58,8 @@ class Kernel(ABC):
 
     #: Whether points are rows of numbers; otherwise only the kernel knows what they are.
     takes_rows: ClassVar[bool] = True
+    #: What a guarantee must assume of the kernel, where that is its author's word.
+    assumptions: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -66,6 +69,15 @@ class Kernel(ABC):
     def description(self) -> str:
         """What the kernel is, in words that are the same in every process."""
         return repr(self)
+
+    @property
+    def total(self) -> Kernel:
+        """The same kernel for pairs with a private point, of which none can make it fail."""
+        return self
+
+    def within(self, values: Array) -> Array:
+        """Values between points inside the bound, none larger than those can be; most kernels have no others."""
+        return values
 
     @abstractmethod
     def matrix(self, first: Any, second: Any) -> Array:
@@ -136,23 +148,26 @@ class Kernel(ABC):
     def inside(self, points: Any) -> tuple[Any, Array]:
         """Private points brought inside the bound, and what to multiply their features by."""
         with quietly():
-            factors: Array = np.minimum(1.0, self.bound * (1 - _CARE) / np.sqrt(self.squares(points)))
+            factors: Array = np.minimum(1.0, self.bound * (1 - CARE) / np.sqrt(self.squares(points)))
         return points, factors
 
     def check_public(self, points: Any) -> None:
         """Refuse public points that are longer than the bound."""
-        if not (np.sqrt(self.squares(points)) <= self.bound * (1 + _CARE)).all():
+        if not (np.sqrt(self.squares(points)) <= self.bound * (1 + CARE)).all():
             raise InvalidInput(
                 f"a public point has sqrt(K(z, z)) above the declared bound {self.bound:g}; scale it down, or declare "
                 "a larger bound before anything is fitted"
             )
 
     @quietly()
-    def sums(self, points: Any, centres: Any, coef: Array) -> Array:
-        """The sum of coefficients times K(centre, point) at any number of points, memory bounded."""
+    def sums(self, points: Any, centres: Any, coef: Array, factors: Array | None = None) -> Array:
+        """The sum of coefficients times K(centre, point) at any number of points, memory bounded.
+
+        ``factors`` multiply the points' features, where given, and bring them inside the bound.
+        """
         out = np.empty(self.count(points))
         for here, block in self.blocks(points, centres):
-            out[here] = block @ coef
+            out[here] = (block if factors is None else self.within(block * factors[here][:, None])) @ coef
         return out
 
     def blocks(self, first: Any, second: Any) -> Iterator[tuple[slice, Array]]:
@@ -356,7 +371,7 @@ class HistogramIntersection(Kernel):
         largest = np.maximum(points.max(axis=1), 1.0)
         shares = points / largest[:, None]  # so that no sum overflows
         with quietly():
-            factors = np.minimum(largest, self.mass * (1 - _CARE) / shares.sum(axis=1))
+            factors = np.minimum(largest, self.mass * (1 - CARE) / shares.sum(axis=1))
         return shares * factors[:, None], np.ones(len(points))
 
     def rounding(self, width: int) -> float:

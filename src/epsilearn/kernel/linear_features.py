@@ -95,9 +95,9 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
 
     def _public_loss(self, method: str) -> tuple[Loss, tuple[str, ...]]:  # noqa: ARG002
         if self._classifies:
-            return self._classification_loss(len(given_classes(self.classes))), ()
+            return self._classification_loss(len(given_classes(self.classes))), self.kernel_.assumptions
         _, loss, assumptions = self._targets(np.zeros(0))
-        return loss, assumptions
+        return loss, (*self.kernel_.assumptions, *assumptions)
 
     def _public_bounds(self) -> Bounds:
         return Bounds(self._features_.bound, 0.0)

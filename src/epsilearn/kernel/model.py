@@ -81,7 +81,8 @@ class KernelModel(PrivateModel):
             points = kernel.points(X)
             _, y = self._validated(np.arange(kernel.count(points))[:, None], y, unsupported, **options)
         self.kernel_, self._width_ = kernel.keeping(points), kernel.width(points)
-        return points, *self._targets(y)
+        target, loss, assumptions = self._targets(y)
+        return points, target, loss, (*kernel.assumptions, *assumptions)
 
     def _kernel(self) -> Kernel:
         kernel = RBF() if self.kernel is None else self.kernel
@@ -227,14 +228,13 @@ class KernelLearner(KernelModel):
         if features is None:
             problem = GramProblem(self.kernel_, points, target, loss, self.alpha_)
             if not self.kernel_.takes_rows:
-                # Somebody else's function may fail anywhere: it is called before anything is spent.
+                # Somebody else's function may take long, and be interrupted: before anything is spent.
                 problem.look()
         else:
             problem = FeatureProblem(features, points, target, loss, self.alpha_)
         return problem, (
             "n is public",
             f"points are scaled to features of length at most {norm:g}",
-            *([] if self.kernel_.takes_rows else ["the kernel is positive semi-definite, and as exact as declared"]),
             *([] if self.landmarks is None else [PUBLIC_LANDMARKS]),
             *assumptions,
             "the solver reaches its certificate",

@@ -243,7 +243,7 @@ def _search(
                 break
             continue
         square = float(function.squares(point)[0])
-        move = noisy / square if plan.step is None and square > 0 else math.copysign(plan.step or 0.0, noisy)
+        move = function.move(noisy, square) if plan.step is None else math.copysign(plan.step, noisy)
         function.add(point, np.array([move]))
     return function
 

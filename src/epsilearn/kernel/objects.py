@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky
 
 from epsilearn.checks import check_positive, check_size
 from epsilearn.errors import InvalidInput, StateError
-from epsilearn.kernel.kernels import Array, Kernel
+from epsilearn.kernel.kernels import CARE, PUBLIC_SLACK, Array, Kernel
 from epsilearn.losses.interface import UNIT
+from epsilearn.quiet import quietly
 
-__all__ = ["Precomputed", "UserKernel"]
+__all__ = ["Precomputed", "UserKernel", "is_positive"]
+
+_INDEFINITE = (
+    "the kernel's matrix has negative eigenvalues, so it is no kernel's; mend the function, or declare its accuracy"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,12 @@ class UserKernel(Kernel):
     accuracy : float
         A public bound on the rounding of one value, as a share of ``declared**2``.
 
+    Notes
+    -----
+    No record may decide whether there is an answer. Where the function fails on a pair with a private point (it
+    raises, or what it returns is not one finite number), the value is 0, and a private point that it fails on by itself
+    has features of length 0. On public points a failure is an error; `check` tries it on some beforehand.
+
     Examples
     --------
     >>> common = UserKernel(lambda a, b: float(len(a & b)), declared=2.0)
@@ -43,8 +56,14 @@ class UserKernel(Kernel):
     declared: float
     accuracy: float = 1e-14
     takes_rows: ClassVar[bool] = False
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "the kernel is positive semi-definite, with 0 wherever its function fails, and as exact as declared",
+        "the kernel's function keeps no memory across records",
+    )
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidInput(f"function must be a function of two points, got {type(self.function).__name__}")
         object.__setattr__(self, "declared", check_size("declared", self.declared))
         object.__setattr__(self, "accuracy", check_positive("accuracy", self.accuracy))
 
@@ -87,20 +106,70 @@ class UserKernel(Kernel):
     def decode(self, codes: Sequence[bytes]) -> Any:
         return [_from_plain(json.loads(code)) for code in codes]
 
-    def matrix(self, first: Any, second: Any) -> Array:
-        values = np.array([[self._value(a, b) for b in second] for a in first])
-        return _finite(values.reshape(len(first), len(second)))
+    def check(self, points: Any) -> None:
+        """Refuse a function that fails on these points, which must be public, or is no kernel's there.
 
+        Examples
+        --------
+        >>> UserKernel(lambda a, b: float(len(a & b)), declared=2.0).check([{1, 2}, {3}, {2, 3}])
+        >>> UserKernel(lambda a, b: float(a != b), declared=1.0).check(["some", "texts"])
+        Traceback (most recent call last):
+        ...
+        epsilearn.errors.InvalidInput: the kernel's matrix has negative eigenvalues, so it is no kernel's; ...
+        """
+        points = self.points(points)
+        self.check_public(points)
+        values = self.matrix(points, points)
+        if not is_positive(values, 4 * len(values) * (self.rounding(1) + len(values) * UNIT * self.declared**2)):
+            raise InvalidInput(_INDEFINITE)
+
+    @property
+    def total(self) -> Kernel:
+        return _TotalKernel(self.function, self.declared, self.accuracy)
+
+    def inside(self, points: Any) -> tuple[Any, Array]:
+        squares = self.total.squares(points)
+        with quietly():
+            factors = np.minimum(1.0, self.bound * (1 - CARE) / np.sqrt(squares))
+        # A point of length 0 has no features, whatever the function says of it and others.
+        return points, np.where(squares > 0, factors, 0.0)
+
+    @quietly()
+    def matrix(self, first: Any, second: Any) -> Array:
+        values = np.array([[self._value(a, b) for b in second] for a in first], np.float64)
+        return values.reshape(len(first), len(second))
+
+    @quietly()
     def squares(self, points: Any) -> Array:
-        return np.maximum(_finite(np.array([self._value(a, a) for a in points])), 0.0)
+        return np.maximum(np.array([self._value(a, a) for a in points], np.float64), 0.0)
 
     def _value(self, first: Any, second: Any) -> float:
         try:
-            return float(self.function(first, second))
+            value = _number(self.function(first, second))
         except Exception as error:
             kind = type(error).__name__
-        # Raised out here, without the error itself, which may quote a private point.
+        else:
+            if math.isfinite(value):
+                return value
+            raise InvalidInput(_NOT_FINITE)
+        # Raised out here, without the error itself, which may quote a point.
         raise InvalidInput(f"the kernel's function raised {kind} for two points; it must give a number for any two")
+
+
+class _TotalKernel(UserKernel):
+    """A function of two points, one of them private: it has a value whatever they are."""
+
+    def within(self, values: Array) -> Array:
+        # By Cauchy and Schwarz no kernel has others.
+        most = (self.declared * PUBLIC_SLACK) ** 2
+        return np.clip(values, -most, most)
+
+    def _value(self, first: Any, second: Any) -> float:
+        try:
+            value = _number(self.function(first, second))
+        except Exception:
+            return 0.0
+        return value if math.isfinite(value) else 0.0
 
 
 @dataclass(frozen=True)
@@ -127,6 +196,7 @@ class Precomputed(Kernel):
     declared: float = 1.0
     private: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     takes_rows: ClassVar[bool] = False
+    assumptions: ClassVar[tuple[str, ...]] = ("the kernel is positive semi-definite, and as exact as declared",)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", check_size("declared", self.declared))
@@ -215,10 +285,29 @@ def _whole(numbers: NDArray[Any]) -> bool:
     return bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
 
 
+_NOT_FINITE = "the kernel has NaN or infinite values; it must be finite for every pair of points"
+
+
 def _finite(values: Array) -> Array:
     if not np.isfinite(values).all():
-        raise InvalidInput("the kernel has NaN or infinite values; it must be finite for every pair of points")
+        raise InvalidInput(_NOT_FINITE)
     return values
+
+
+def _number(value: Any) -> float:
+    """What a function returned, if it is a number; a text that reads like one is none, nor is half of a complex one."""
+    if isinstance(value, (str, bytes, bytearray, np.complexfloating)):
+        raise TypeError
+    return float(value)
+
+
+def is_positive(values: Array, tolerance: float) -> bool:
+    """Whether a matrix has no eigenvalue below minus the tolerance: what is added to its diagonal lets it factor."""
+    try:
+        cholesky(values + tolerance * np.eye(len(values)), lower=True, check_finite=False)
+    except LinAlgError:
+        return False
+    return True
 
 
 def _plain(point: Any) -> Any:
