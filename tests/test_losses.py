@@ -318,6 +318,9 @@ CONTRADICTIONS = {
         "finite",
     ),
     "one number for all": ((lambda s, y: 0.0, root_slope, root_curvature), {}, "for each score"),
+    "an error": ((lambda s, y: {}[0], root_slope, root_curvature), {}, "value raised KeyError"),
+    "a warning and no number": ((root, root_slope, lambda s, y: np.log(s - 1e4)), {}, "finite"),
+    "a look at other records": ((root, lambda s, y: root_slope(s - s.mean(), y), root_curvature), {}, "on the others"),
     "steep far out": (
         (
             lambda s, y: np.where(s > 1000, 2 * s - 1000, s) - y,

@@ -39,6 +39,9 @@ __all__ = ["Plan", "Table", "execute", "plan"]
 
 Array = NDArray[np.float64]
 
+# How much further than its minimiser a solver may look.
+_ROOM = 100
+
 
 @dataclass(frozen=True)
 class Table:
@@ -192,16 +195,31 @@ def plan(
     if centring is not None and (method == "output" or not tight):
         raise InvalidInput("noise on the result, and the papers' constants, do not count what centring costs")
     if method == "gradient":
-        return _plan_gradient(loss, table, strength, promise, centring)
-    if method == "output" and not tight and not loss.classifies:
-        return _plan_lecture(loss, table, strength, promise)
-    noise = planned_noise(
-        loss, table.rows, table.columns, table.norm, strength, epsilon, delta, method, rows_per_person,
-        table.rounding, tight, centring,
-    )  # fmt: skip
-    if method == "output":
-        return _plan_output(noise, loss, table, tight, promise)
-    return _plan_objective(noise, loss, table, tight, promise, centring)
+        made = _plan_gradient(loss, table, strength, promise, centring)
+    elif method == "output" and not tight and not loss.classifies:
+        made = _plan_lecture(loss, table, strength, promise)
+    else:
+        noise = planned_noise(
+            loss, table.rows, table.columns, table.norm, strength, epsilon, delta, method, rows_per_person,
+            table.rounding, tight, centring,
+        )  # fmt: skip
+        if method == "output":
+            made = _plan_output(noise, loss, table, tight, promise)
+        else:
+            made = _plan_objective(noise, loss, table, tight, promise, centring)
+    loss.check_scores(_largest_score(made))
+    return made
+
+
+def _largest_score(plan: Plan) -> float:
+    """More than any score that a solver, or a descent, will look at on the way.
+
+    A step's length is at most the gradient's over the strength, and so is a minimiser's without its own term. Noise
+    of many times its deviation is counted, and so are steps that go too far before they are shortened.
+    """
+    noise = 0.0 if plan.method == "output" else plan.law.deviation * math.sqrt(plan.law.dimension) / plan.table.rows
+    steepest = plan.loss.lipschitz * plan.table.norm
+    return _ROOM * plan.table.norm * (steepest + noise) / plan.strength
 
 
 def _plan_output(noise: FitNoise, loss: Loss, table: Table, tight: bool, promise: Guarantee) -> Plan:

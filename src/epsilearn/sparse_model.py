@@ -236,6 +236,7 @@ class SparseModel(PrivateModel):
         check_is_fitted(self, "coef_")
         return sparse.csr_array(np.atleast_2d(self.coef_))
 
+    @quietly()
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, each brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")

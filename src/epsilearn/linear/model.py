@@ -37,6 +37,10 @@ __all__ = [
 FLOATS = [np.float64, np.float32]
 # Losses whose bounds are proven here; any other's are its author's word.
 _PROVEN = (Logistic, HuberisedHinge, Squared, Huber, Softmax, CappedSoftmax)
+_DECLARED = (
+    "the loss's declared bounds hold, and its functions are accurate",
+    "the loss's functions are finite at every score, and keep no memory across records",
+)
 # The intercept's column, as a share of `data_norm`: long enough to be learned, short enough to cost 1 % of noise.
 _INTERCEPT_SHARE = 0.15
 
@@ -257,7 +261,7 @@ class PrivateLinearModel(PrivateModel):
         if centring is not None:
             table = table.in_units(bounds.data_norm)
         if type(loss) not in _PROVEN:
-            assumptions = (*assumptions, "the loss's declared bounds hold, and its functions are accurate")
+            assumptions = (*assumptions, *_DECLARED)
         return erm.plan(
             loss,
             table,
@@ -326,6 +330,7 @@ class PrivateLinearModel(PrivateModel):
         else:
             self.coef_, self.intercept_ = weights, np.zeros(len(weights))
 
+    @quietly()
     def _scores(self, X: Any) -> Array:
         """Scores of new rows, of shape (rows, outputs), each row brought inside the bounds as in training."""
         check_is_fitted(self, "coef_")

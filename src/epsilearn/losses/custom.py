@@ -13,6 +13,7 @@ from flint import arb
 from epsilearn.checks import check_size
 from epsilearn.errors import InvalidInput
 from epsilearn.losses.interface import Array, Loss
+from epsilearn.quiet import quietly
 
 __all__ = ["Custom"]
 
@@ -22,6 +23,7 @@ Function = Callable[[Array, Array], Array]
 _SCORES = np.concatenate([np.linspace(-30, 30, 6001), *(s * np.geomspace(30, 1e4, 200) for s in (-1.0, 1.0))])
 _STEP = 1e-5
 _TOLERANCE = 1e-9  # a declaration may be short by this much, and then more than it is counted
+_LARGEST_SCORE = 1e300
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Custom(Loss):
     """A convex loss given by functions of (score, target), with its bounds declared.
 
     The bounds carry the privacy proof, so they are tested on a grid of scores and targets, and a contradiction is an
-    error. The test is not a proof: the guarantee lists the declaration as an assumption.
+    error. The test is not a proof: the guarantee lists the declaration as an assumption. A fit also tries the functions
+    on all scores that it can meet, before any record is looked at: there they must be finite.
 
     Parameters
     ----------
@@ -94,13 +97,13 @@ class Custom(Loss):
         return math.inf
 
     def value(self, score: Array, target: Array) -> Array:
-        return np.asarray(self.function(score, target), np.float64)
+        return _evaluated(self.function, score, target)[0]
 
     def slope(self, score: Array, target: Array) -> Array:
-        return np.asarray(self.derivative(score, target), np.float64)
+        return _evaluated(self.derivative, score, target)[0]
 
     def curvature(self, score: Array, target: Array) -> Array:
-        return np.asarray(self.second_derivative(score, target), np.float64)
+        return _evaluated(self.second_derivative, score, target)[0]
 
     def slope_in_balls(self, score: arb, target: arb) -> arb:
         raise NotImplementedError("a loss given by functions of doubles cannot be evaluated in ball arithmetic")
@@ -108,15 +111,31 @@ class Custom(Loss):
     def slope_rounding(self, score: float) -> float:  # noqa: ARG002 - declared, not derived
         return 1e-12 * (1 + self.declared_lipschitz)
 
+    def check_scores(self, largest: float) -> None:
+        """Refuse the loss unless it is finite for scores of up to this size, which may be far beyond the first grid."""
+        sizes = np.geomspace(1.0, min(max(largest, 1.0), _LARGEST_SCORE), 1000)
+        scores = np.concatenate([-sizes[::-1], [0.0], sizes])
+        for target in self._targets():
+            self._finite(scores, np.full_like(scores, target))
+
+    def _finite(self, scores: Array, targets: Array) -> list[Array]:
+        """Values, slopes and curvatures, each a finite number for each score, whatever other scores there are."""
+        return [
+            _checked(name, function, scores, targets)
+            for name, function in (
+                ("value", self.function),
+                ("slope", self.derivative),
+                ("curvature", self.second_derivative),
+            )
+        ]
+
     def _targets(self) -> Array:
         return np.array([-1.0, 1.0]) if self.binary else np.linspace(-self.target_bound, self.target_bound, 21)
 
+    @quietly()
     def _check(self, target: float) -> None:
         targets = np.full_like(_SCORES, target)
-        values, slopes, curvatures = (f(_SCORES, targets) for f in (self.value, self.slope, self.curvature))
-        for name, found in (("value", values), ("slope", slopes), ("curvature", curvatures)):
-            if found.shape != _SCORES.shape or not np.isfinite(found).all():
-                raise InvalidInput(f"the loss's {name} must be a finite number for each score")
+        _, slopes, curvatures = self._finite(_SCORES, targets)
         self._check_declaration(slopes, curvatures)
         self._check_derivatives(targets, slopes, curvatures)
 
@@ -148,3 +167,32 @@ class Custom(Loss):
         wrong = np.abs(turn - curvatures[near]) > 1e-3 * (1 + self.declared_smoothness)
         if wrong.mean() > 0.01:
             raise InvalidInput("the loss's second derivative does not match its derivative")
+
+
+@quietly()
+def _evaluated(function: Function, score: Array, target: Array) -> tuple[Array, str]:
+    """What somebody's function makes of scores, in silence; no numbers where it fails, and the error's name.
+
+    Scores of private records are among them: the error itself may quote some.
+    """
+    try:
+        found = np.asarray(function(score, target), np.float64)
+    except Exception as error:
+        return np.full(score.shape, np.nan), type(error).__name__
+    return (found, "") if found.shape == score.shape else (np.full(score.shape, np.nan), "")
+
+
+def _checked(name: str, function: Function, scores: Array, targets: Array) -> Array:
+    found, fault = _evaluated(function, scores, targets)
+    if fault:
+        raise InvalidInput(f"the loss's {name} raised {fault}; it must be a finite number for each score")
+    if not np.isfinite(found).all():
+        beyond = float(np.abs(scores[~np.isfinite(found)]).min())
+        raise InvalidInput(
+            f"the loss's {name} must be a finite number for each score, and is not at one of size {beyond:g}; write it "
+            "so that nothing overflows, or let a larger alpha keep scores smaller"
+        )
+    few = len(scores) // 3
+    if not np.allclose(_evaluated(function, scores[:few], targets[:few])[0], found[:few], rtol=1e-9, atol=1e-12):
+        raise InvalidInput(f"the loss's {name} at one score depends on the others; a record must answer for itself")
+    return found

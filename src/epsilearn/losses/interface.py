@@ -112,6 +112,9 @@ class Loss:
         """The largest size of the slope at scores of size ``score``."""
         return self.lipschitz
 
+    def check_scores(self, largest: float) -> None:
+        """Refuse to be used for scores of up to this size, before any record is looked at."""
+
     def pull(self, score: float) -> float:
         """The largest -<s, slope(s)> for scores s of at most this size: how hard one record can push w outwards."""
         return self.lipschitz * score
