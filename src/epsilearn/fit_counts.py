@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sys
 import threading
 import uuid
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from sklearn.base import BaseEstimator
 
 from epsilearn.balls import round_up
 from epsilearn.errors import RepeatedFitWarning
+from epsilearn.quiet import tell
 
 __all__ = ["CountedFits", "uncounted"]
 
@@ -128,7 +127,7 @@ class _Account:
         try:
             # A ledger keeps count itself, and refuses.
             if fits > 1 and self.ledger is None:
-                warnings.warn(_text(self.name, fits, *total), RepeatedFitWarning, stacklevel=_outside())
+                tell(_text(self.name, fits, *total), RepeatedFitWarning)
             yield
         except BaseException:
             self._add(-1, -epsilon, -delta)
@@ -154,13 +153,3 @@ def _text(name: str, fits: int, epsilon: Fraction, delta: Fraction) -> str:
         "cross-validation and ensembles fit clones like this. Choose settings with PrivateSelection, which has one "
         "budget for everything; pass a ledger, which counts every fit and refuses what exceeds the budget"
     )
-
-
-def _outside() -> int:
-    """How many callers up the code lies that is neither this library nor its helpers."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
-        "epsilearn", "contextlib", "sklearn", "joblib",
-    ):  # fmt: skip
-        level, frame = level + 1, frame.f_back
-    return level

@@ -27,6 +27,10 @@ class _WhileQuiet:
     the process switched off for good.
     """
 
+    # Others read the filters too: scikit-learn hands their patterns to its workers, where this one must match nothing.
+    pattern = r"(?!)"
+    flags = 0
+
     def match(self, text: str, *_: Any) -> bool:  # noqa: ARG002 - whatever it says
         return _quiet.get()
 
@@ -77,7 +81,7 @@ def aloud() -> Iterator[None]:
 
 
 def tell(message: str, category: type[Warning]) -> None:
-    """Warn of something public, on behalf of the first caller outside this package."""
+    """Warn of something public, on behalf of the first caller outside this package and its helpers."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         frame, level = frame.f_back, level + 1
@@ -85,5 +89,5 @@ def tell(message: str, category: type[Warning]) -> None:
         warnings.warn(message, category, stacklevel=level)
 
 
-# Decorators such as the one above stand between a method and whoever calls it.
-_OURS = ("epsilearn", "contextlib")
+# Decorators such as the one above, and scikit-learn's searches, stand between a method and whoever calls it.
+_OURS = ("epsilearn", "contextlib", "sklearn", "joblib")

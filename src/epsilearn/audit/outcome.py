@@ -31,15 +31,15 @@ _CACHES = "__pycache__"
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def observed(run: Callable[[], Any], is_session: Callable[[Any], bool]) -> dict[str, str]:
+def observed(run: Callable[[], Any], session: type) -> dict[str, str]:
     """Run something, and tell what it showed: a text for each piece, by the piece's name.
 
     Parameters
     ----------
     run : callable
         What to run.
-    is_session : callable
-        Whether an object is a live session, which holds private values by its nature; its public face alone is told.
+    session : type
+        That of live sessions, which hold private values by their nature: their public face alone is told.
     """
     shown: dict[str, str] = {}
     printed, complained = io.StringIO(), io.StringIO()
@@ -56,7 +56,7 @@ def observed(run: Callable[[], Any], is_session: Callable[[Any], bool]) -> dict[
         except Exception as error:
             shown["exception"] = f"{type(error).__name__}: {error}"
             result = None
-    shown.update(_Pieces(is_session).of("result", result))
+    shown.update(_Pieces(session).of("result", result))
     shown.update(
         {f"warning {n}": f"{one.category.__name__}: {one.message} ({_place(one)})" for n, one in enumerate(warned)}
     )
@@ -141,8 +141,8 @@ def _files() -> Iterator[dict[Path, None]]:
 class _Pieces:
     """An object taken apart."""
 
-    def __init__(self, is_session: Callable[[Any], bool]) -> None:
-        self._is_session = is_session
+    def __init__(self, session: type) -> None:
+        self._session = session
         self._seen: dict[int, tuple[str, Any]] = {}
         self._found: dict[str, str] = {}
 
@@ -186,7 +186,7 @@ class _Pieces:
             yield from self._attributes(value)
 
     def _attributes(self, value: Any) -> Iterator[tuple[str, Any]]:
-        hidden = self._is_session(value)
+        hidden = isinstance(value, self._session)
         names = dict.fromkeys(getattr(value, "__dict__", ()))
         for kind in type(value).__mro__:
             slots = kind.__dict__.get("__slots__", ())
