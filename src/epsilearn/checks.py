@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -14,6 +15,7 @@ import numpy as np
 from epsilearn.errors import InvalidInput
 
 __all__ = [
+    "as_line",
     "check_bounds",
     "check_budget",
     "check_choice",
@@ -27,6 +29,7 @@ __all__ = [
     "check_size",
     "check_unmasked",
     "check_within_doubles",
+    "is_line",
     "within_doubles",
 ]
 
@@ -37,6 +40,27 @@ _BEYOND = (
     "these settings together lead to numbers beyond the doubles; choose epsilon, alpha and bounds closer to 1, "
     "rescaling the data where needed"
 )
+
+
+# Control and format characters (those that turn the direction of text around among them), halves of pairs, private use,
+# unassigned, and ends of lines and paragraphs. Spaces of any width are harmless.
+_NO_TEXT = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def is_line(text: str) -> bool:
+    """Whether a text can stand in a ledger, a log or a terminal as one line: letters, marks, digits, signs and spaces.
+
+    Examples
+    --------
+    >>> is_line("年次\u3000報告"), is_line("two\nlines"), is_line("\u202eesrever")
+    (True, False, False)
+    """
+    return text.isprintable() or not any(unicodedata.category(letter) in _NO_TEXT for letter in text)
+
+
+def as_line(text: str) -> str:
+    """A text made fit for one line: what cannot stand there is shown as a question mark."""
+    return "".join(letter if is_line(letter) else "?" for letter in text)
 
 
 def _real(name: str, number: object) -> float:

@@ -7,7 +7,7 @@ is committed is on the disk.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from sqlalchemy.pool import NullPool
 
 from epsilearn.errors import LedgerError
 
-__all__ = ["Database", "sqlite_path"]
+__all__ = ["Database", "sqlite_path", "wait_for_makers"]
 
 _BUSY_SECONDS = 120
+_MAKING_TABLES = 7341028  # the number of a lock
 
 
 class Database:
@@ -35,10 +36,15 @@ class Database:
         Connects to it.
     shown : str
         The URL without a password, for messages.
+    fence : callable, optional
+        Called at the start of every writing transaction, with its connection; raises if this process may not write any
+        more.
     """
 
-    def __init__(self, url: str, engine: sa.Engine, shown: str) -> None:
-        self.url, self.engine, self.shown = url, engine, shown
+    def __init__(
+        self, url: str, engine: sa.Engine, shown: str, fence: Callable[[sa.Connection], None] | None = None
+    ) -> None:
+        self.url, self.engine, self.shown, self._fence = url, engine, shown, fence
 
     @classmethod
     def at(cls, url: str) -> Database:
@@ -64,6 +70,10 @@ class Database:
         """A SQLite file, which must exist when it is used."""
         return cls(str(path), _sqlite_engine(path), shown or str(path))
 
+    def fenced(self, fence: Callable[[sa.Connection], None]) -> Database:
+        """The same database, for somebody who must be allowed to write anew in each transaction."""
+        return Database(self.url, self.engine, self.shown, fence)
+
     @property
     def is_postgresql(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")
@@ -81,9 +91,17 @@ class Database:
                 if self.is_postgresql and write:
                     # Whatever the server or the role is set to: a debit is on disk before anything is released.
                     connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+                if self._fence is not None and write:
+                    self._fence(connection)
                 yield connection
         except DBAPIError as error:
             raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
+
+
+def wait_for_makers(connection: sa.Connection) -> None:
+    """Nobody else makes tables until this transaction ends: in PostgreSQL two who make the same one would collide."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
 
 
 def _trouble(error: DBAPIError) -> str:

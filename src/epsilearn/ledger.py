@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sqlalchemy as sa
+
 from epsilearn.balls import decimal_down, exact
-from epsilearn.checks import check_budget, check_integer
+from epsilearn.checks import check_budget, check_integer, is_line
+from epsilearn.database import Database
 from epsilearn.errors import BudgetExceeded, InvalidInput, TamperedLedger
 from epsilearn.filters import Filter, Totals
 from epsilearn.guarantee import REPLACE_ONE, Guarantee, LedgerStamp
@@ -119,15 +122,27 @@ class Ledger:
         who : str, optional
             Recorded with every debit made through this handle; the login name if left out.
         """
-        epsilon, delta = check_budget(epsilon, delta)
-        rows_per_person = check_integer("rows_per_person", rows_per_person)
-        if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
-            raise InvalidInput("dataset must be a printable name")
-        rule = rule or ("zcdp" if delta else "pure")
-        rule_fixed = Filter.of(rule, epsilon, delta)
-        header = Header(dataset, float(epsilon), float(delta), rule_fixed, REPLACE_ONE, rows_per_person)
+        header = _header(dataset, epsilon, delta, rule, rows_per_person)
         Store.create(os.fspath(url), header, who if who is not None else _login_name())
         return cls(url, dataset=dataset, who=who)
+
+    @staticmethod
+    def create_in(
+        database: Database, connection: sa.Connection, *, dataset: str, epsilon: float, delta: float = 0.0,
+        rule: str | None = None, rows_per_person: int = 1, who: str,
+    ) -> None:  # fmt: skip
+        """Start a ledger as part of somebody's transaction: there is one if that ends well, and none otherwise.
+
+        Parameters
+        ----------
+        database : Database
+            Where the ledger will be.
+        connection : Connection
+            The transaction, on that database.
+        dataset, epsilon, delta, rule, rows_per_person, who
+            As for `create`.
+        """
+        Store(database).create_in(connection, _header(dataset, epsilon, delta, rule, rows_per_person), who)
 
     def debit(self, guarantee: Guarantee, purpose: str = "") -> Guarantee:
         """Debit a promise, or refuse; nothing may be released before this returns.
@@ -320,6 +335,16 @@ class Held:
         while self._debits and self._ledger is not None:
             self._ledger.deliver(*self._debits[0])
             self._debits.pop(0)
+
+
+def _header(dataset: str, epsilon: float, delta: float, rule: str | None, rows_per_person: int) -> Header:
+    """What is fixed when a ledger is created, checked."""
+    epsilon, delta = check_budget(epsilon, delta)
+    rows_per_person = check_integer("rows_per_person", rows_per_person)
+    if not isinstance(dataset, str) or not dataset.strip() or not is_line(dataset):
+        raise InvalidInput("dataset must be a printable name")
+    rule_fixed = Filter.of(rule or ("zcdp" if delta else "pure"), epsilon, delta)
+    return Header(dataset, float(epsilon), float(delta), rule_fixed, REPLACE_ONE, rows_per_person)
 
 
 def _check_chain(book: Book) -> None:

@@ -22,7 +22,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from epsilearn.database import Database, sqlite_path
+from epsilearn.checks import is_line
+from epsilearn.database import Database, sqlite_path, wait_for_makers
 from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
 
@@ -183,7 +184,7 @@ class Book:
 
     def append(self, kind: str, who: str, purpose: str, content: dict[str, Any], totals: Totals) -> Entry:
         for name, text in (("who", who), ("purpose", purpose)):
-            if not isinstance(text, str) or len(text) > 1000 or not text.isprintable():
+            if not isinstance(text, str) or len(text) > 1000 or not is_line(text):
                 raise InvalidInput(f"{name} must be one printable line of at most 1000 characters")
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         plain = Entry(self.dataset, self.length + 1, now, kind, who, purpose, content, totals, self.head)
@@ -235,20 +236,25 @@ class Store:
             fresh.unlink(missing_ok=True)
 
     def _create(self, header: Header, who: str) -> None:
-        content = {**header.to_dict(), "created": datetime.now(UTC).isoformat(timespec="microseconds"), "who": who}
         with self._database.transaction(write=True) as connection:
-            if not sa.inspect(connection).has_table(_versions.name):
-                metadata.create_all(connection)
-                for statement in _APPEND_ONLY.get(connection.dialect.name, []):
-                    connection.exec_driver_sql(statement)
-                connection.execute(_versions.insert().values(version=_VERSION))
-            _check_version(connection)
-            taken = _ledgers.select().where(_ledgers.c.dataset == header.dataset)
-            if connection.execute(taken).first() is not None:
-                raise LedgerError(f"{self.shown} already has a ledger for {header.dataset!r}; budgets are never reset")
-            start = _hash(content)
-            row = {"dataset": header.dataset, "content": _canonical(content), "hash": start, "head": start, "length": 0}
-            connection.execute(_ledgers.insert().values(**row))
+            self.create_in(connection, header, who)
+
+    def create_in(self, connection: sa.Connection, header: Header, who: str) -> None:
+        """Write a new ledger as part of a transaction on this database: it is there if that ends well."""
+        content = {**header.to_dict(), "created": datetime.now(UTC).isoformat(timespec="microseconds"), "who": who}
+        wait_for_makers(connection)
+        if not sa.inspect(connection).has_table(_versions.name):
+            metadata.create_all(connection)
+            for statement in _APPEND_ONLY.get(connection.dialect.name, []):
+                connection.exec_driver_sql(statement)
+            connection.execute(_versions.insert().values(version=_VERSION))
+        _check_version(connection)
+        taken = _ledgers.select().where(_ledgers.c.dataset == header.dataset)
+        if connection.execute(taken).first() is not None:
+            raise LedgerError(f"{self.shown} already has a ledger for {header.dataset!r}; budgets are never reset")
+        start = _hash(content)
+        row = {"dataset": header.dataset, "content": _canonical(content), "hash": start, "head": start, "length": 0}
+        connection.execute(_ledgers.insert().values(**row))
 
     def find(self, dataset: str | None) -> tuple[str, str]:
         """The name of a data set's ledger, or of the only one, and the hash its chain starts from."""

@@ -16,7 +16,8 @@ from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.service import store
 from epsilearn.service.configuration import Configuration
 from epsilearn.service.kept import DatabaseSession
-from epsilearn.service.store import UPGRADES, only_server, opened_store
+from epsilearn.service.fencing import only_server
+from epsilearn.service.store import UPGRADES, opened_store
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from epsilearn.errors import InvalidInput
 from epsilearn.ledger import Balance as LedgerBalance
 from epsilearn.schema import Schema
 from epsilearn.service.asked import as_table
-from epsilearn.service.asker import Told
+from epsilearn.service.asker import Asker, Told
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import HOLDER, Caller
 from epsilearn.service.leave import statistics_promise
@@ -146,39 +146,51 @@ def get_release(release: Id, caller: Analyst, here: Here) -> ReleaseDetails:
 @router.post("/releases/{release}/predict")
 async def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
     """Private predictions for some points. The same point has the same answer, whoever asks, whenever."""
-    kind, waiting = await asyncio.to_thread(_asked, here, caller, release, asked)
+    found = await asyncio.to_thread(_predicting, here, caller, release, asked)
+    asker = here.releases.loaded(found)
+    if asker is None:
+        asker = await here.lanes.loading.run(found.id, here.releases.asker, found)
     # No thread waits with them: padded answers would keep all threads from everybody else.
-    told = await asyncio.wrap_future(waiting)
-    here.metrics.answered(kind, len(told.answers))
+    told = await asyncio.wrap_future(await asyncio.to_thread(_asked, asker, asked))
+    here.metrics.answered(found.kind, len(told.answers))
     return Answers.model_validate({"answers": told.answers, "left": told.left})
 
 
-def _asked(here: Parts, caller: Caller, release: str, asked: Points) -> tuple[str, Future[Told]]:
+def _predicting(here: Parts, caller: Caller, release: str, asked: Points) -> Release:
+    """The release, if it can be asked for predictions at so many points."""
     found = _release(here, caller, release)
     if found.kind == "statistics":
         raise Taken("this release answers statistics, not predictions")
     if len(asked.rows) > here.limits.rows_per_request:
         raise InvalidInput(f"at most {here.limits.rows_per_request:,} rows can be asked about at once")
-    asker = here.releases.asker(found)
+    return found
+
+
+def _asked(asker: Asker, asked: Points) -> Future[Told]:
     live = asker.live
     if live.schema.sparse:
         raise InvalidInput("the columns of this model are numbered; download it, and ask it where you are")
-    X = live.encoding.matrix(as_table(asked.rows, live.schema, live.target))
-    return found.kind, asker.ask(X)
+    return asker.ask(live.encoding.matrix(as_table(asked.rows, live.schema, live.target)))
 
 
 @router.post("/releases/{release}/statistic")
-def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here) -> StatisticAnswer:
+async def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here) -> StatisticAnswer:
     """A private statistic of a column. It is debited, unless somebody has asked the same before."""
+    found, dataset = await asyncio.to_thread(_statistics_of, here, caller, release)
+    told = await here.lanes.statistics.run(
+        found.id, here.releases.leave.ask, found.id, dataset, found.settings.epsilon, asked, caller.label
+    )
+    here.metrics.answered("statistics", 1)
+    return StatisticAnswer(**told.content, asked_before=told.asked_before, left={"epsilon": told.left})
+
+
+def _statistics_of(here: Parts, caller: Caller, release: str) -> tuple[Release, DataSet]:
     found = _release(here, caller, release)
     if found.kind != "statistics":
         raise Taken("this release answers predictions, not statistics")
     if found.status != OPEN:
         raise Taken(f"this release is {found.status}: it takes no questions")
-    dataset = here.tables.get(found.dataset)
-    told = here.releases.leave.ask(found.id, dataset, found.settings.epsilon, asked, caller.label)
-    here.metrics.answered("statistics", 1)
-    return StatisticAnswer(**told.content, asked_before=told.asked_before, left={"epsilon": told.left})
+    return found, here.tables.get(found.dataset)
 
 
 @router.get(

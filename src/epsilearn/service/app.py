@@ -52,19 +52,22 @@ def _invalid(error: RequestValidationError) -> JSONResponse:
     return JSONResponse({"error": f"{place or 'the body'}: {first['msg']}{more}"}, 422)
 
 
-def create(configuration: Configuration) -> FastAPI:
+def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     """The application for a configuration.
 
     Parameters
     ----------
     configuration : Configuration
         Where its state and tables are, and what it allows.
+    term : int, optional
+        Which server this is, where several could be started: see `epsilearn.service.fencing`.
     """
-    here = Parts(configuration)
+    here = Parts(configuration, term)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
+        here.lanes.close()
         here.releases.shut()
         here.log.close()
 
@@ -117,11 +120,14 @@ def _file(content: bytes, kind: str) -> Callable[[], Response]:
 
 def _add_health(app: FastAPI, here: Parts) -> None:
     @app.get("/healthz", tags=["watching"], responses={503: FAULTS[503]})
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the server can answer: its database is there, and of its version."""
+        await here.lanes.watching.run("", look)
+        return {"status": "ok", "version": __version__}
+
+    def look() -> None:
         with here.database.transaction(write=False) as connection:
             connection.execute(store.keys.select().limit(1))
-        return {"status": "ok", "version": __version__}
 
     @app.get("/metrics", tags=["watching"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     def metrics() -> Response:

@@ -15,10 +15,12 @@ from scipy import sparse
 
 from epsilearn.errors import EpsilearnError, StateError
 from epsilearn.service.kinds import Live
+from epsilearn.service.lanes import Busy
 
 __all__ = ["Asker", "Told"]
 
 _MOST_ROWS = 4096
+_MOST_WAITING = 256  # requests
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Asker:
         with self._lock:
             if self._closed:
                 raise StateError("this release takes no questions any more")
+            if self._queue.qsize() >= _MOST_WAITING:
+                raise Busy("too many are waiting for this release already; ask again in a few seconds")
             self._queue.put(waiting)
         return waiting.done
 

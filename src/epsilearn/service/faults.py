@@ -9,6 +9,7 @@ from typing import Any
 from epsilearn.errors import BudgetExceeded, InvalidInput, LedgerError, StateError
 from epsilearn.service.callers import Forbidden, TooOften
 from epsilearn.service.keys import UnknownKey
+from epsilearn.service.lanes import Busy
 from epsilearn.service.messages import Fault
 from epsilearn.service.tables import NotFound, Taken
 
@@ -24,6 +25,7 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (BudgetExceeded, 409),
     (StateError, 409),
     (TooOften, 429),
+    (Busy, 503),
     (InvalidInput, 422),
     (LedgerError, 503),
 )
@@ -37,7 +39,7 @@ FAULTS: dict[int | str, dict[str, Any]] = {
     413: {"model": Fault, "description": "The body is too long"},
     422: {"model": Fault, "description": "What was sent cannot be used"},
     429: {"model": Fault, "description": "Too many calls"},
-    503: {"model": Fault, "description": "The server's database or a file is out of reach"},
+    503: {"model": Fault, "description": "The server's database is out of reach, or too many are waiting for the same"},
 }
 
 
@@ -46,7 +48,7 @@ def told(error: BaseException) -> tuple[int, str, dict[str, str]]:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     if status == 401:
         return status, str(error), {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, TooOften):
+    if isinstance(error, (TooOften, Busy)):
         return status, str(error), {"Retry-After": str(max(1, round(error.wait)))}
     if status == 503:
         complain(error)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from epsilearn.checks import as_line
 from epsilearn.errors import EpsilearnError
 from epsilearn.service.callers import Callers
 from epsilearn.service.faults import complain, told
@@ -163,5 +164,4 @@ def _address(scope: Scope) -> str:
 
 
 def _printable(path: str) -> str:
-    shown = "".join(letter if letter.isprintable() else "?" for letter in path)
-    return shown[:_LONGEST_PATH]
+    return as_line(path)[:_LONGEST_PATH]

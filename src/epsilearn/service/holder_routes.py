@@ -48,9 +48,13 @@ def list_files(caller: Holder, here: Here) -> Files:
 
 
 @router.post("/datasets", status_code=201)
-def register_data_set(asked: RegisterDataSet, caller: Holder, here: Here) -> DataSetDetails:
+async def register_data_set(asked: RegisterDataSet, caller: Holder, here: Here) -> DataSetDetails:
     """Register a table: every row is read once and checked, and its budget is fixed for good."""
     _check_unlimited(caller)
+    return await here.lanes.registering.run(asked.file, _register, here, asked, caller)
+
+
+def _register(here: Parts, asked: RegisterDataSet, caller: Caller) -> DataSetDetails:
     if (asked.schema_toml is None) == (asked.schema_file is None):
         raise InvalidInput("give either schema_toml, the schema itself, or schema_file, a file with it")
     if asked.schema_toml is not None:
@@ -62,8 +66,12 @@ def register_data_set(asked: RegisterDataSet, caller: Holder, here: Here) -> Dat
 
 
 @router.post("/datasets/{name}/bill")
-def bill(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> Bill:
+async def bill(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> Bill:
     """What opening a release would cost. Nothing is debited."""
+    return await here.lanes.opening.run(name, _bill, here, name, asked, caller)
+
+
+def _bill(here: Parts, name: str, asked: OpenRelease, caller: Caller) -> Bill:
     dataset = _data_set(here, caller, name)
     promise, before, after = here.releases.bill(dataset, asked, caller.label)
     return Bill(
@@ -73,8 +81,12 @@ def bill(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> Bill:
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
-def open_release(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> ReleaseDetails:
+async def open_release(name: Name, asked: OpenRelease, caller: Holder, here: Here) -> ReleaseDetails:
     """Open a release: the budget is debited, and the model is fitted in the background. Ask again for its status."""
+    return await here.lanes.opening.run(name, _open, here, name, asked, caller)
+
+
+def _open(here: Parts, name: str, asked: OpenRelease, caller: Caller) -> ReleaseDetails:
     dataset = _data_set(here, caller, name)
     made = here.releases.open(dataset, asked, caller.label)
     return release_details(here, caller, here.releases.get(made))

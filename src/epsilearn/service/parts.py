@@ -11,7 +11,9 @@ from epsilearn.service import store
 from epsilearn.service.callers import Callers, Forbidden
 from epsilearn.service.configuration import Configuration
 from epsilearn.service.faults import complain
+from epsilearn.service.fencing import fenced
 from epsilearn.service.keys import HOLDER, Caller, Keys
+from epsilearn.service.lanes import Lanes
 from epsilearn.service.metrics import Metrics
 from epsilearn.service.record import CallLog
 from epsilearn.service.releases import Releases
@@ -23,16 +25,25 @@ _bearer = HTTPBearer(auto_error=False, description="A key made by `epsilearn key
 
 
 class Parts:
-    """What the routes work with."""
+    """What the routes work with.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Parameters
+    ----------
+    configuration : Configuration
+    term : int, optional
+        Which server this is: it writes as long as no other has begun.
+    """
+
+    def __init__(self, configuration: Configuration, term: int | None = None) -> None:
         limits = configuration.limits
         self.configuration, self.limits = configuration, limits
-        self.database = store.opened_store(configuration.database, make=True)
+        database = store.opened_store(configuration.database, make=True)
+        self.database = database if term is None else fenced(database, term)
         self.keys = Keys(self.database)
         self.tables = Tables(self.database, configuration.tables, limits.memory_gib * 2**30)
         self.releases = Releases(self.database, self.tables, limits.pad_seconds, complain)
-        self.log, self.metrics = CallLog(store.log_store(self.database)), Metrics()
+        self.log, self.metrics = CallLog(store.log_store(database)), Metrics()
+        self.lanes = Lanes()
         self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers)
 
 

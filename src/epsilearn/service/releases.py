@@ -183,12 +183,16 @@ class Releases:
         with self._database.transaction(write=False) as connection:
             return {row.name: row.content for row in connection.execute(query)}
 
-    def asker(self, release: Release) -> Asker:
-        """Who answers for a release in this process."""
+    def loaded(self, release: Release) -> Asker | None:
+        """Who answers for a release in this process, if anybody does yet."""
         if release.status != OPEN:
             self._drop(release.id)
             raise Taken(f"this release is {release.status}: it takes no questions")
-        found = self._askers.get(release.id)
+        return self._askers.get(release.id)
+
+    def asker(self, release: Release) -> Asker:
+        """Who answers for a release in this process; the first time its rows are read for that."""
+        found = self.loaded(release)
         if found is not None:
             return found
         with self._loading[release.id]:

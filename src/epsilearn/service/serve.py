@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -17,12 +18,14 @@ import uvicorn
 from epsilearn.service import store
 from epsilearn.service.app import create
 from epsilearn.service.configuration import Configuration
+from epsilearn.service.fencing import fenced, only_server
 from epsilearn.service.metrics import MULTIPROCESS
 from epsilearn.service.releases import sweep
 
 __all__ = ["application", "serve"]
 
 _CONFIGURATION, _PARENT = "EPSILEARN_SERVICE_CONFIGURATION", "EPSILEARN_SERVICE_PARENT"
+_TERM = "EPSILEARN_SERVICE_TERM"
 
 
 def serve(path: str | Path) -> None:
@@ -35,9 +38,11 @@ def serve(path: str | Path) -> None:
     """
     configuration = Configuration.read(path)
     _be_quiet()
+    # Once everything is finished, uvicorn gives the signal on: to whom it would otherwise end at once, unwritten.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     database = store.opened_store(configuration.database, make=True)
-    with store.only_server(database):
-        sweep(database)
+    with only_server(database) as term:
+        sweep(fenced(database, term))
         options: dict[str, Any] = {
             "host": configuration.host, "port": configuration.port, "server_header": False,
             # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path.
@@ -46,10 +51,11 @@ def serve(path: str | Path) -> None:
         if configuration.certificate is not None:
             options |= {"ssl_certfile": configuration.certificate, "ssl_keyfile": configuration.private_key}
         if configuration.workers == 1:
-            uvicorn.run(create(configuration), **options)
+            uvicorn.run(create(configuration, term), **options)
             return
         counts = tempfile.mkdtemp(prefix="epsilearn-metrics-")
         os.environ |= {_CONFIGURATION: str(Path(path).absolute()), _PARENT: str(os.getpid()), MULTIPROCESS: counts}
+        os.environ[_TERM] = str(term)
         try:
             uvicorn.run("epsilearn.service.serve:application", factory=True, workers=configuration.workers, **options)
         finally:
@@ -60,7 +66,7 @@ def application() -> Any:
     """The application in one of several processes, which ends with the one that started it."""
     _be_quiet()
     threading.Thread(target=_end_with, args=(int(os.environ[_PARENT]),), daemon=True).start()
-    return create(Configuration.read(os.environ[_CONFIGURATION]))
+    return create(Configuration.read(os.environ[_CONFIGURATION]), int(os.environ[_TERM]))
 
 
 def _be_quiet() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from epsilearn.database import Database, sqlite_path
-from epsilearn.errors import LedgerError, StateError
+from epsilearn.database import Database, sqlite_path, wait_for_makers
+from epsilearn.errors import LedgerError
 
 __all__ = [
-    "UPGRADES", "answers", "calls", "datasets", "digits", "documents", "keys", "log_store", "now", "only_server",
-    "opened_store", "releases", "sessions", "statistics", "values",
+    "UPGRADES", "answers", "calls", "datasets", "digits", "documents", "keys", "log_store", "now", "opened_store",
+    "releases", "servers", "sessions", "statistics", "values",
 ]  # fmt: skip
+
+_PATIENCE = 60.0  # seconds to wait for another process that is making the same file
 
 metadata = sa.MetaData()
 _versions = sa.Table("epsilearn_service_version", metadata, sa.Column("version", sa.Integer, primary_key=True))
@@ -50,6 +53,21 @@ datasets = sa.Table(
     sa.Column("rows", sa.BigInteger, nullable=False),
     _text("created"),
     _text("who"),
+    # The name under which the same table had a budget before: then this one is not read any more. Only a server of
+    # version 1, which two could ask at once, has left such.
+    _text("same_as", null=True),
+)
+# One table has one budget, whatever else goes wrong.
+for _column in (datasets.c.file, datasets.c.digest):
+    _first = datasets.c.same_as.is_(None)
+    sa.Index(f"epsilearn_one_{_column.name}", _column, unique=True, sqlite_where=_first, postgresql_where=_first)
+# One row: which server it is, counted from the first that ever ran, and whether it has ended by itself.
+servers = sa.Table(
+    "epsilearn_server",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("term", sa.BigInteger, nullable=False),
+    sa.Column("ended", sa.Boolean, nullable=False),
 )
 releases = sa.Table(
     "epsilearn_release",
@@ -130,8 +148,33 @@ calls = sa.Table(
     sa.Column("status", sa.Integer, nullable=False),
 )
 
+
+def _to_version_2(connection: sa.Connection) -> None:
+    """One table, one budget, by the database itself; and servers are counted.
+
+    Where a table has two budgets already, the first one stays, and the table is not read for the others any more.
+    """
+    connection.exec_driver_sql("ALTER TABLE epsilearn_dataset ADD COLUMN same_as TEXT")
+    found = connection.execute(sa.text("SELECT name, file, digest FROM epsilearn_dataset ORDER BY created, name")).all()
+    first: dict[str, str] = {}
+    mark = sa.text("UPDATE epsilearn_dataset SET same_as = :first WHERE name = :name")
+    for name, file, digest in found:
+        before = first.get(f"file {file}") or first.get(f"digest {digest}")
+        if before is not None:
+            connection.execute(mark, {"first": before, "name": name})
+            continue
+        first |= {f"file {file}": name, f"digest {digest}": name}
+    for column in ("file", "digest"):
+        connection.exec_driver_sql(
+            f"CREATE UNIQUE INDEX epsilearn_one_{column} ON epsilearn_dataset ({column}) WHERE same_as IS NULL"
+        )
+    connection.exec_driver_sql(
+        "CREATE TABLE epsilearn_server (number INTEGER PRIMARY KEY, term BIGINT NOT NULL, ended BOOLEAN NOT NULL)"
+    )
+
+
 # What leads from each version to the next, from the first on. A new database is made as the newest one at once.
-UPGRADES: tuple[Callable[[sa.Connection], None], ...] = ()
+UPGRADES: tuple[Callable[[sa.Connection], None], ...] = (_to_version_2,)
 
 
 def now() -> str:
@@ -154,15 +197,13 @@ def opened_store(
         What leads from each version to the next.
     """
     path = sqlite_path(url)
-    if path is not None and not path.exists():
-        if not make:
+    if path is not None:
+        if not make and not path.exists():
             raise LedgerError(f"there is no server's database at {path}; `epsilearn key create` makes one")
         _make_file(path)
     database = Database.at(url)
     with database.transaction(write=True) as connection:
-        if database.is_postgresql:
-            # Two servers that start at once must not both make the tables.
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7341026)"))
+        wait_for_makers(connection)
         version = _version(connection)
         if version == 0 and not make:
             raise LedgerError(f"{database.shown} holds no server's tables; `epsilearn key create` makes them")
@@ -186,12 +227,10 @@ def log_store(database: Database) -> Database:
     path = sqlite_path(database.url)
     if path is not None:
         beside = path.with_name(f"{path.name}.calls")
-        if not beside.exists():
-            _make_file(beside)
+        _make_file(beside)
         database = Database.in_file(beside)
     with database.transaction(write=True) as connection:
-        if database.is_postgresql:
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7341026)"))
+        wait_for_makers(connection)
         _log_metadata.create_all(connection)
     return database
 
@@ -204,35 +243,21 @@ def _version(connection: sa.Connection) -> int:
 
 def _make_file(path: Path) -> None:
     """A database file that only its owner reads, whose readers and writer do not wait for each other."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise LedgerError(f"cannot make a database at {path}: {error.strerror}") from None
-    engine = Database.in_file(path).engine
-    connection = engine.raw_connection()
-    try:
-        connection.cursor().execute("PRAGMA journal_mode = WAL")
-    finally:
-        connection.close()
-
-
-@contextmanager
-def only_server(database: Database) -> Iterator[None]:
-    """Hold the database for one server: what another one left unfinished is then nobody's."""
-    import fcntl
-
-    taken = StateError(
-        f"another server is running on {database.shown}; stop it first, or raise its number of workers instead"
-    )
-    if database.is_postgresql:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            if not connection.execute(sa.text("SELECT pg_try_advisory_lock(7341027)")).scalar():
-                raise taken
-            yield
-        return
-    with Path(f"{Path(database.url).resolve()}.lock").open("w") as file:
+    end = time.monotonic() + _PATIENCE
+    while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise taken from None
-        yield
+            # Also of a file that is there: whoever made it may have died before this.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = Database.in_file(path).engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+            finally:
+                connection.close()
+            return
+        except OSError as error:
+            raise LedgerError(f"cannot make a database at {path}: {error.strerror}") from None
+        except sqlite3.Error as error:
+            # Another process that makes it at this very moment; SQLite does not wait for that by itself.
+            if time.monotonic() > end or "locked" not in str(error):
+                raise LedgerError(f"cannot use {path} as a database; is it one, and may it be written?") from None
+            time.sleep(0.05)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
+from sqlalchemy.exc import IntegrityError
 
 from epsilearn.database import Database
 from epsilearn.encoding import Encoding, read_rows, read_values
@@ -45,6 +47,8 @@ class DataSet:
         What is public, the number of rows included.
     digest : str
         Of the file as it was registered.
+    same_as : str or None
+        The name under which the same table was registered before, if it was: then this one is not read any more.
     """
 
     name: str
@@ -53,6 +57,7 @@ class DataSet:
     digest: str
     created: str
     who: str
+    same_as: str | None = None
 
     @property
     def rows(self) -> int:
@@ -107,30 +112,63 @@ class Tables:
         """Read the whole file once against its schema, and give the data set its budget, for good."""
         check_name("a data set's name", name)
         path = self.path(file)
-        digest = _digest(path)
-        self._check_new(name, str(path.relative_to(self._folder)), digest)
-        schema = self._checked(path, schema)
-        if _digest(path) != digest:
+        made = DataSet(name, str(path.relative_to(self._folder)), schema, _digest(path), store.now(), who)
+        with self._database.transaction(write=False) as connection:
+            self._check_new(connection, made)  # before a long reading; what counts is the look below
+        made = replace(made, schema=self._checked(path, schema))
+        if _digest(path) != made.digest:
             raise Taken("the file was written to while it was read; register it when it is whole")
-        self._ledger_for(name, epsilon, delta, rule, schema.rows_per_person, who)
-        made = DataSet(name, str(path.relative_to(self._folder)), schema, digest, store.now(), who)
-        row = {
-            "name": name, "file": made.file, "digest": digest, "public": json.dumps(schema.to_dict()),
-            "rows": schema.rows, "created": made.created, "who": who,
-        }  # fmt: skip
         with self._database.transaction(write=True) as connection:
-            if connection.execute(store.datasets.select().where(store.datasets.c.name == name)).first() is not None:
-                raise Taken(f"somebody else has just registered {name!r}")
-            connection.execute(store.datasets.insert().values(**row))
+            self._insert(connection, made)
+            self._give_budget(connection, made, epsilon, delta, rule)
         return made
 
-    def _check_new(self, name: str, file: str, digest: str) -> None:
+    def _insert(self, connection: sa.Connection, made: DataSet) -> None:
+        """Write a data set down if nobody has in the meantime; others who register wait for this transaction's end."""
+        if self._database.is_postgresql:
+            # SQLite's one writer waits by itself.
+            connection.execute(sa.text(f"LOCK TABLE {store.datasets.name} IN SHARE ROW EXCLUSIVE MODE"))
+        self._check_new(connection, made)
+        row = {
+            "name": made.name, "file": made.file, "digest": made.digest, "public": json.dumps(made.schema.to_dict()),
+            "rows": made.rows, "created": made.created, "who": made.who,
+        }  # fmt: skip
+        try:
+            connection.execute(store.datasets.insert().values(**row))
+        except IntegrityError:
+            raise Taken("this name or this table is registered already: one table has one budget") from None
+
+    def _check_new(self, connection: sa.Connection, new: DataSet) -> None:
         """The same people have one budget, under one name."""
-        for known in self.all():
-            if known.name == name:
-                raise Taken(f"there is a data set {name!r} already, and budgets are never reset")
-            if known.file == file or known.digest == digest:
+        for known in _listed(connection):
+            if known.name == new.name:
+                raise Taken(f"there is a data set {new.name!r} already, and budgets are never reset")
+            if known.file == new.file or known.digest == new.digest or self._same_file(known.file, new.file):
                 raise Taken(f"this table is registered as {known.name!r} already: one table has one budget")
+
+    def _same_file(self, known: str, new: str) -> bool:
+        """Whether two names lead to one file, whatever has been written into it since."""
+        try:
+            return (self._folder / known).samefile(self._folder / new)
+        except OSError:
+            return False
+
+    def _give_budget(
+        self, connection: sa.Connection, made: DataSet, epsilon: float, delta: float, rule: str | None
+    ) -> None:
+        """The data set's ledger, in the transaction that registers it: there are both, or neither."""
+        try:
+            Ledger.create_in(
+                self._database, connection, dataset=made.name, epsilon=epsilon, delta=delta, rule=rule,
+                rows_per_person=made.schema.rows_per_person, who=made.who,
+            )  # fmt: skip
+        except LedgerError as error:
+            if "already has a ledger" not in str(error):
+                raise
+            raise Taken(
+                f"there is a ledger for {made.name!r} in this database already, and budgets are never reset; choose "
+                "another name"
+            ) from None
 
     def _checked(self, path: Path, schema: Schema) -> Schema:
         """The schema of exactly this file's columns and rows, every row of which fits it."""
@@ -155,24 +193,6 @@ class Tables:
                 read_values(batch[name], schema.columns[name], schema.file, f"column {name!r}")
             yield batch
 
-    def _ledger_for(
-        self, name: str, epsilon: float, delta: float, rule: str | None, rows_per_person: int, who: str
-    ) -> None:
-        """A ledger for a new name; one that a server made just before it died is taken over if it is the same."""
-        try:
-            Ledger.create(
-                self._database.url, dataset=name, epsilon=epsilon, delta=delta, rule=rule,
-                rows_per_person=rows_per_person, who=who,
-            )  # fmt: skip
-        except LedgerError as error:
-            if "already has a ledger" not in str(error):
-                raise
-            # Nothing has been registered by this name, so nothing was ever released.
-            found = Ledger(self._database.url, dataset=name).balance()
-            same = (found.epsilon, found.delta, found.rows_per_person) == (epsilon, delta, rows_per_person)
-            if found.debits or not same or (rule is not None and found.rule != rule):
-                raise Taken(f"there is a ledger for {name!r} already; budgets are never reset") from None
-
     # ---------------------------------------------------------------------------------------------------- reading
 
     def ledger(self, dataset: str, who: str) -> Ledger:
@@ -181,8 +201,7 @@ class Tables:
 
     def all(self) -> list[DataSet]:
         with self._database.transaction(write=False) as connection:
-            rows = connection.execute(store.datasets.select().order_by(store.datasets.c.name)).all()
-        return [_data_set(row) for row in rows]
+            return _listed(connection)
 
     def get(self, name: str) -> DataSet:
         row = None
@@ -211,6 +230,11 @@ class Tables:
     @contextmanager
     def _unchanged(self, dataset: DataSet) -> Iterator[TableFile]:
         """The data set's file, which must be the one that was registered, before it is read and after."""
+        if dataset.same_as is not None:
+            raise Taken(
+                f"this table was registered as {dataset.same_as!r} before, and one table has one budget: it is read no "
+                f"more for {dataset.name!r}. Ask {dataset.same_as!r}"
+            )
         changed = StateError(
             f"the file of {dataset.name!r} is not there, or not the one that was registered; nothing was released. Put "
             "it back as it was, or register the new table under a name and a budget of its own"
@@ -240,6 +264,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _listed(connection: sa.Connection) -> list[DataSet]:
+    return [_data_set(row) for row in connection.execute(store.datasets.select().order_by(store.datasets.c.name))]
+
+
 def _data_set(row: Any) -> DataSet:
     schema = Schema.from_dict(json.loads(row.public))
-    return DataSet(row.name, row.file, schema, row.digest, row.created, row.who)
+    return DataSet(row.name, row.file, schema, row.digest, row.created, row.who, row.same_as)
