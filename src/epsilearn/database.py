@@ -6,6 +6,8 @@ is committed is on the disk.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ __all__ = ["Database", "sqlite_path", "wait_for_makers"]
 
 _BUSY_SECONDS = 120
 _MAKING_TABLES = 7341028  # the number of a lock
+_NAMED = 7341029  # the first number of locks that have a second one
 
 
 class Database:
@@ -96,6 +99,31 @@ class Database:
                 yield connection
         except DBAPIError as error:
             raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """One holder of this name at a time, in any process; nobody else waits, and whoever dies lets go of it.
+
+        Not for what must never be done twice: a connection may be lost without its holder's knowledge.
+        """
+        digest = hashlib.sha256(name.encode())
+        if self.is_postgresql:
+            number = int.from_bytes(digest.digest()[:4], signed=True)
+            try:
+                connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                connection.execute(sa.select(sa.func.pg_advisory_lock(_NAMED, number)))
+            except DBAPIError as error:
+                raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
+            try:
+                yield
+            finally:
+                connection.close()
+            return
+        folder = Path(f"{self.url}.locks")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / digest.hexdigest()[:32]).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 
 def wait_for_makers(connection: sa.Connection) -> None:

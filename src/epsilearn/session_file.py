@@ -46,7 +46,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[None]:
-        """One writer at a time, in any process; what is written inside stands only if the block ends well."""
+        """One writer of this session at a time, in any process."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -69,8 +69,12 @@ class SessionStore(ABC):
         """How many points there are."""
 
     @abstractmethod
-    def entries(self, start: int) -> list[JournalEntry]:
-        """All points from the given number on, in order."""
+    def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
+        """Points from the given number on, in order: all, or so many."""
+
+    def reserve(self, size: int) -> None:
+        """Told how many bytes the session will hold in memory, before anything is drawn; raises if that is too much."""
+        del size  # here nobody counts
 
     @abstractmethod
     def digits(self) -> list[tuple[int, int]]:
@@ -78,7 +82,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
-        """Write down new points, and the variates that are new or known more finely."""
+        """Write down new points, and the variates that are new or known more finely: all of it, or nothing."""
 
     def begin(self, plan: str, records: Iterable[bytes], promise: Guarantee) -> None:
         """Write down what the session promises, and what it is about."""
@@ -182,9 +186,10 @@ class SessionFile(SessionStore):
     def count(self) -> int:
         return int(self._file.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
 
-    def entries(self, start: int) -> list[JournalEntry]:
+    def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
         found = self._file.execute(
-            "SELECT point, answer, detail FROM answers WHERE number >= ? ORDER BY number", (start,)
+            "SELECT point, answer, detail FROM answers WHERE number >= ? ORDER BY number LIMIT ?",
+            (start, -1 if count is None else count),
         )
         return [JournalEntry(bytes(point), answer, bytes(detail)) for point, answer, detail in found]
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,18 @@ from epsilearn.service.store import opened_store
 
 CANARY = "Zaphod424242"
 CANARY_NUMBER = 87.31415926
+
+
+LONGEST = 600.0  # seconds: far above what anything takes, on a busy machine too
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that must happen, however busy the machine is."""
+    end = time.monotonic() + LONGEST
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"waited {LONGEST:g} seconds in vain until {what}")
+        time.sleep(0.05)
 
 
 def free_port() -> int:
@@ -65,13 +77,17 @@ class Deployment:
                 [sys.executable, "-m", "epsilearn.cli", "serve", str(self.config)], stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
-        for _ in range(600):
-            if self.process.poll() is not None:
-                pytest.fail(f"the server did not start: {self.output.read_text()}")
-            if self.healthy():
-                return self
-            time.sleep(0.1)
-        pytest.fail("the server did not answer within a minute")
+        wait_until(lambda: self.process.poll() is not None or self.healthy(), "the server answers")
+        if self.process.poll() is not None:
+            pytest.fail(f"the server did not start: {self.output.read_text()}")
+        return self
+
+    def refused(self) -> subprocess.CompletedProcess[str]:
+        """How a server ends that must not start."""
+        return subprocess.run(
+            [sys.executable, "-m", "epsilearn.cli", "serve", str(self.config)],
+            check=False, capture_output=True, text=True, timeout=LONGEST,
+        )  # fmt: skip
 
     def healthy(self) -> bool:
         return self.raw("GET", "/healthz")[0] == 200
@@ -83,7 +99,7 @@ class Deployment:
             os.killpg(self.process.pid, how)
         else:
             self.process.send_signal(how)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=LONGEST)
         self.process = None
 
     def restart(self, how: int = signal.SIGTERM) -> None:
@@ -101,7 +117,7 @@ class Deployment:
         self, method: str, path: str, body: bytes | None = None, key: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         """A request as it is, whatever is wrong with it; status 0 if there is no answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST)
         try:
             if key is not None:
                 headers["Authorization"] = f"Bearer {key}"

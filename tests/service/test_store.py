@@ -15,8 +15,8 @@ from epsilearn.errors import InvalidInput, LedgerError, StateError
 from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.service import store
 from epsilearn.service.configuration import Configuration
-from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.fencing import only_server
+from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.store import UPGRADES, opened_store
 
 
@@ -67,12 +67,12 @@ def test_an_upgrade_that_fails_changes_nothing(url):
 
 
 def test_servers_that_start_at_once_make_the_tables_once(url):
-    opened_store(url, make=True) if "://" not in url else None
-    failures = []
+    failures, barrier = [], threading.Barrier(6)
 
     def start():
+        barrier.wait()
         try:
-            opened_store(url, make=True)
+            store.log_store(opened_store(url, make=True))
         except Exception as error:
             failures.append(error)
 
@@ -105,18 +105,9 @@ def test_one_server_at_a_time(url):
 
 
 def test_a_second_server_does_not_start(deployment, clinic, tmp_path):
-    import subprocess
-    import sys
-
     other = Deployment(tmp_path, deployment.database)
     prepare(other, clinic)
-    found = subprocess.run(
-        [sys.executable, "-m", "epsilearn.cli", "serve", str(other.config)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    found = other.refused()
     assert found.returncode == 1
     assert "another server is running" in found.stderr
     assert "Traceback" not in found.stderr
@@ -159,7 +150,14 @@ def test_a_session_is_kept(session, url):
             other.resume("a plan", [b"others"])
 
 
-def test_what_goes_wrong_in_the_middle_leaves_nothing(session):
+def test_one_point_has_one_answer_whatever_happens(session):
+    with session.writing():
+        session.add(entries(1), {})
+    with pytest.raises(LedgerError), session.writing():
+        session.add(entries(1), {})
+
+
+def test_what_a_writer_adds_stands_at_once_and_whole(session):
     def interrupted():
         with session.writing():
             session.add(entries(3), {0: (1, 64)})
@@ -167,15 +165,24 @@ def test_what_goes_wrong_in_the_middle_leaves_nothing(session):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    with session.writing():
-        assert (session.count(), session.digits(), session.changes) == (0, [], 0)
-
-
-def test_one_point_has_one_answer_whatever_happens(session):
-    with session.writing():
-        session.add(entries(1), {})
+    assert (session.count(), session.digits(), session.changes) == (3, [(1, 64)], 1)
+    # Half of it collides: nothing of it stands.
     with pytest.raises(LedgerError), session.writing():
-        session.add(entries(1), {})
+        session.add([*entries(1, start=3), *entries(1)], {1: (1, 64)})
+    assert (session.count(), session.digits(), session.changes) == (3, [(1, 64)], 1)
+
+
+def test_whoever_lost_the_lock_is_refused(session, url):
+    """Two writers of one session, which only a lost lock allows: the second one's words do not stand."""
+    other = DatabaseSession(opened_store(url), "a-session")
+    with session.writing():
+        # As if the lock had been taken away: the other one does not ask for it.
+        other._version = session.changes
+        other.add(entries(2), {0: (1, 64)})
+        assert session.changes == 0, "a writer goes by what it has read"
+        with pytest.raises(StateError, match="nothing was"):
+            session.add(entries(3), {0: (2, 64)})
+    assert (session.entries(0), session.digits(), session.changes) == (entries(2), [(1, 64)], 1)
 
 
 def test_a_session_begins_once(session, url):

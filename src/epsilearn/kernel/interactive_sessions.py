@@ -166,12 +166,16 @@ class _Session(LiveMechanism):
         self._check_alive()
         with self._lock:
             count = self._kernel.count(points)
-            if count > self._questions_left:
-                raise StateError(
-                    f"{count} more questions would pass the {self._questions_left} that are left; the session is "
-                    "spent. Open a new one, which costs its budget again"
-                )
+            self.check_left(count)
             return list(self._answers(points, count))
+
+    def check_left(self, count: int) -> None:
+        """Refuse more questions than are left."""
+        if count > self._questions_left:
+            raise StateError(
+                f"{count} more questions would pass the {self._questions_left} that are left; the session is "
+                "spent. Open a new one, which costs its budget again"
+            )
 
     def _answers(self, points: Any, count: int) -> Iterator[tuple[Answer, float]]:
         exact_values = self._minimum.values(points)

@@ -61,22 +61,33 @@ class KeptSession(LiveMechanism):
         self._check_alive()
         codes = list(self._kernel.encode(points))
         with self._lock:
+            refusal: StateError | None = None
             try:
                 with self._journal.writing():
                     self._catch_up()
-                    self._answer_new(codes, points)
+                    positions = self._positions_of_new(codes)
+                    try:
+                        self._session.check_left(len(positions))
+                    except StateError as error:
+                        refusal = error  # nothing has been drawn: what is in memory is still true
+                    else:
+                        self._answer_new(codes, positions, points)
             except BaseException:
                 # What was drawn but not written down must never be used.
                 self._forget()
                 raise
+            if refusal is not None:
+                raise refusal
             left = self._session.updates_left, self._session.questions_left
             return [Answer(*self._known[code], *left) for code in codes]
 
-    def _answer_new(self, codes: list[bytes], points: Any) -> None:
+    def _positions_of_new(self, codes: list[bytes]) -> list[int]:
         fresh = {code: position for position, code in reversed(list(enumerate(codes))) if code not in self._known}
-        if not fresh:
+        return sorted(fresh.values())
+
+    def _answer_new(self, codes: list[bytes], positions: list[int], points: Any) -> None:
+        if not positions:
             return
-        positions = sorted(fresh.values())
         new = self._kernel.join([self._kernel.part(points, slice(p, p + 1)) for p in positions])
         entries = []
         for position, (answer, step) in zip(positions, self._session.ask_with_steps(new), strict=True):

@@ -149,6 +149,11 @@ class GaussianProcessRelease(Session, KernelLearner):
         self._check_fitted()
         return None if hasattr(self, "_features_") else self._session_.points_left()
 
+    def rest(self) -> bool:
+        """Let go of the noise's factor in memory until a new point is asked; False if there is none or it is in use."""
+        self._check_fitted()
+        return not hasattr(self, "_features_") and self._session_.rest()
+
     def _release_weights(self, problem: FeatureProblem, assumptions: tuple[str, ...]) -> None:
         """A finite map: Gaussian noise on the weights is the whole process, drawn at once."""
         stability, people = problem.stability, self._people

@@ -19,7 +19,7 @@ from scipy.linalg import solve_triangular
 
 from epsilearn.balls import ball, precision, round_up
 from epsilearn.calibration.additive import gaussian_shift
-from epsilearn.errors import InvalidInput, StateError
+from epsilearn.errors import EpsilearnError, InvalidInput, StateError
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.mechanisms.selection import LiveMechanism
 from epsilearn.mechanisms.tape import answered, bits_of
@@ -28,7 +28,7 @@ from epsilearn.noise.correlated import Normals
 from epsilearn.noise.door import check_scale, grid_of
 from epsilearn.quiet import quietly
 
-__all__ = ["Journal", "JournalEntry", "MemoryJournal", "Process", "ProcessLaw"]
+__all__ = ["Journal", "JournalEntry", "MemoryJournal", "Process", "ProcessLaw", "factor_bytes"]
 
 Array = NDArray[np.float64]
 # The kernel's values between known points and new ones, and among the new ones.
@@ -37,7 +37,10 @@ Across = Callable[[Sequence[bytes], Sequence[bytes]], tuple[Array, Array]]
 # The diagonal gets at least this share of the kernel's bound: 0.003 % more noise, and errors of values cost little.
 _LEAST_JITTER = 2.0**-14
 _MOST_POINTS = 10**9
-_BLOCK = 128  # points whose rows are computed together
+_BLOCK = 128  # points whose rows are computed together, and written down together,
+_BLOCK_NUMBERS = 2**20  # as long as they are not more numbers than these
+_CHUNK = 512  # rows of a factor in one array
+_WORKING = 20  # arrays as large as a block's rows that there may be at once, those of the kernel included
 
 
 @dataclass(frozen=True)
@@ -123,19 +126,22 @@ class Journal(Protocol):
     """Where a session's points and noise are written down before an answer leaves."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """One writer at a time; what is added inside stands only if the block ends well."""
+        """One writer of this session at a time, from before it reads until what it drew stands or is forgotten."""
 
     def count(self) -> int:
         """How many points there are."""
 
-    def entries(self, start: int) -> list[JournalEntry]:
-        """All points from the given number on, in order."""
+    def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
+        """Points from the given number on, in order: all, or so many."""
 
     def digits(self) -> list[tuple[int, int]]:
         """The random digits of each normal, and how many they are."""
 
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
-        """Write down new points, and the normals that are new or known more finely."""
+        """Write down new points, and the normals that are new or known more finely: all of it, or nothing."""
+
+    def reserve(self, size: int) -> None:
+        """Told how many bytes the session will hold in memory, before anything is drawn; raises if that is too much."""
 
     @property
     def changes(self) -> int:
@@ -157,8 +163,11 @@ class MemoryJournal:
     def count(self) -> int:
         return len(self._entries)
 
-    def entries(self, start: int) -> list[JournalEntry]:
-        return self._entries[start:]
+    def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
+        return self._entries[start : None if count is None else start + count]
+
+    def reserve(self, size: int) -> None:
+        pass
 
     def digits(self) -> list[tuple[int, int]]:
         return [self._digits[number] for number in range(len(self._digits))]
@@ -169,17 +178,47 @@ class MemoryJournal:
         self.changes += 1
 
 
+def _block(points: int) -> int:
+    """How many points are computed and written down together after so many."""
+    return max(1, min(_BLOCK, _BLOCK_NUMBERS // (points + 1)))
+
+
+def factor_bytes(points: int) -> int:
+    """Memory that a session at so many points takes for its factor, the work of getting there included. Public.
+
+    Examples
+    --------
+    >>> [round(factor_bytes(points) / 2**20) for points in (1000, 10_000, 20_000)]
+    [28, 581, 1800]
+    """
+    chunks = -(-points // _CHUNK)
+    return 8 * _CHUNK**2 * chunks * (chunks + 1) // 2 + 8 * _WORKING * _block(points) * (points + _BLOCK)
+
+
 class _Factor:
-    """A triangular factor of the covariance, grown block by block, with a rigorous bound on its residual."""
+    """A triangular factor of the covariance, grown block by block, with a rigorous bound on its residual.
+
+    Its rows are kept in arrays of equally many, each as wide as its last row is long: nothing is copied when it grows.
+    """
 
     def __init__(self, law: ProcessLaw) -> None:
         self._law = law
-        self._rows = np.zeros((16, 16))
+        self._chunks: list[Array] = []
         self.count, self._residual = 0, 0.0
 
     @property
     def matrix(self) -> Array:
-        return self._rows[: self.count, : self.count]
+        found = np.zeros((self.count, self.count))
+        for start, chunk in self._rows():
+            found[start : start + len(chunk), : chunk.shape[1]] = chunk
+        return found
+
+    def _rows(self) -> Iterator[tuple[int, Array]]:
+        """The rows there are, array by array, each with the number of its first."""
+        for number, chunk in enumerate(self._chunks):
+            start = number * _CHUNK
+            end = min(start + _CHUNK, self.count)
+            yield start, chunk[: end - start, :end]
 
     def append(self, across: Array, own: Array) -> Array:
         """The next rows, from new points' kernel values with known ones and each other.
@@ -228,7 +267,7 @@ class _Factor:
         )
 
     def _next(self, across: Array, own: Array) -> Array:
-        left = solve_triangular(self.matrix, across, lower=True).T if self.count else np.empty((len(own), 0))
+        left = self._solved(across).T
         rest = own + self._law.jitter * np.eye(len(own)) - left @ left.T
         corner = np.zeros_like(rest)
         for i in range(len(rest)):
@@ -240,15 +279,28 @@ class _Factor:
             corner[i, : i + 1] = np.append(row, math.sqrt(max(pivot, self._law.jitter / 2)))
         return np.hstack([left, corner])
 
+    def _solved(self, across: Array) -> Array:
+        """What the factor's product with is ``across``."""
+        solved = np.empty_like(across)
+        for start, chunk in self._rows():
+            here = slice(start, start + len(chunk))
+            rest = across[here] - chunk[:, :start] @ solved[:start]
+            solved[here] = solve_triangular(chunk[:, start:], rest, lower=True, overwrite_b=True, check_finite=False)
+        return solved
+
     def _errors(self, rows: Array, across: Array, own: Array) -> tuple[Array, Array]:
         """How far the products of new rows with all rows are from the kernel's values, and how they were rounded."""
         wanted = np.hstack([across.T, own + self._law.jitter * np.eye(len(own))])
-        products, sizes = self._products(rows, self.matrix), self._products(np.abs(rows), np.abs(self.matrix))
+        products, sizes = self._products(rows), self._products(np.abs(rows), np.abs)
         rounding = 2.0**-52 * (rows.shape[1] + 2) * sizes + 2.0**-52 * np.abs(wanted)
         return np.abs(products - wanted) + rounding, rounding
 
-    def _products(self, rows: Array, known: Array) -> Array:
-        return np.hstack([rows[:, : self.count] @ known.T, rows @ rows.T])
+    def _products(self, rows: Array, each: Callable[[Array], Array] = lambda known: known) -> Array:
+        found = np.empty((len(rows), self.count + len(rows)))
+        for start, chunk in self._rows():
+            found[:, start : start + len(chunk)] = rows[:, : chunk.shape[1]] @ each(chunk).T
+        found[:, self.count :] = rows @ rows.T
+        return found
 
     def _certify(self, rows: Array, errors: Array) -> None:
         """Keep the rows if ||L L' - (K + jitter)||_F is small enough with them."""
@@ -259,11 +311,11 @@ class _Factor:
         if not residual + self._law.cap * self._law.kernel_error <= self._law.jitter / 2:
             raise self._refusal()
         count = rows.shape[1]
-        if count > len(self._rows):
-            larger = np.zeros((2 * count, 2 * count))
-            larger[: self.count, : self.count] = self.matrix
-            self._rows = larger
-        self._rows[self.count : count, :count] = rows
+        while len(self._chunks) * _CHUNK < count:
+            self._chunks.append(np.zeros((_CHUNK, (len(self._chunks) + 1) * _CHUNK)))
+        for number, row in enumerate(rows, start=self.count):
+            chunk = self._chunks[number // _CHUNK]
+            chunk[number % _CHUNK, : number + 1] = row[: number + 1]
         self.count, self._residual = count, residual
 
 
@@ -308,36 +360,68 @@ class Process(LiveMechanism):
         """The noisy values at these points; ``values`` computes the exact ones at those positions that are new."""
         self._check_alive()
         with self._lock:
-            try:
-                with self._journal.writing():
-                    self._catch_up()
-                    self._answer_new(codes, values)
-            except BaseException:
-                # What was drawn but not written down must never be used.
-                self._forget()
-                raise
+            if not self._resting or any(code not in self._known for code in codes):
+                self._answer(codes, values)
             return np.array([self._known[code] for code in codes])
 
-    def _answer_new(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> None:
+    def rest(self) -> bool:
+        """Let go of what takes memory until a new point is asked, unless it is in use; whether it did."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._changes, self._resting = -1, True
+            self._factor, self._normals = _Factor(self.law), Normals(self._source)
+        finally:
+            self._lock.release()
+        return True
+
+    def _answer(self, codes: Sequence[bytes], values: Callable[[list[int]], Array]) -> None:
+        if self._resting:
+            self._journal.reserve(factor_bytes(self._journal.count()))
+        refusal: EpsilearnError | None = None
+        try:
+            with self._journal.writing():
+                self._catch_up()
+                try:
+                    positions = self._positions_of_new(codes)
+                except EpsilearnError as error:
+                    refusal = error  # nothing has been drawn: what is in memory is still true
+                else:
+                    self._answer_new(codes, positions, values)
+        except BaseException:
+            # What was drawn but not written down must never be used.
+            self._forget()
+            raise
+        if refusal is not None:
+            raise refusal
+
+    def _positions_of_new(self, codes: Sequence[bytes]) -> list[int]:
+        """Where new points stand; refuses if they are too many."""
         fresh = {code: position for position, code in reversed(list(enumerate(codes))) if code not in self._known}
-        positions = sorted(fresh.values())
-        if len(self) + len(positions) > self.law.cap:
+        if len(self) + len(fresh) > self.law.cap:
             raise StateError(
-                f"{len(positions)} new points would pass the cap of {self.law.cap} ({len(self)} are used); "
+                f"{len(fresh)} new points would pass the cap of {self.law.cap} ({len(self)} are used); "
                 "open a new session, which costs its budget again"
             )
-        if not positions:
-            return
-        before = self._normals.digits()
-        exact = values(positions)
-        entries = []
-        for start in range(0, len(positions), _BLOCK):
-            here = positions[start : start + _BLOCK]
-            entries += self._append([codes[p] for p in here], exact[start : start + _BLOCK])
-        after = self._normals.digits()
-        changed = {i: digits for i, digits in enumerate(after) if i >= len(before) or digits != before[i]}
-        self._journal.add(entries, changed)
-        self._changes = self._journal.changes
+        if fresh:
+            self._journal.reserve(factor_bytes(len(self) + len(fresh)))
+        return sorted(fresh.values())
+
+    def _answer_new(self, codes: Sequence[bytes], positions: list[int], values: Callable[[list[int]], Array]) -> None:
+        exact = values(positions) if positions else np.empty(0)
+        start = 0
+        while start < len(positions):
+            here = slice(start, start + _block(len(self)))
+            before = self._normals.digits()
+            entries = self._append([codes[position] for position in positions[here]], exact[here])
+            changed = {
+                number: digits
+                for number, digits in enumerate(self._normals.digits())
+                if number >= len(before) or digits != before[number]
+            }
+            self._journal.add(entries, changed)
+            self._changes = self._journal.changes
+            start += len(entries)
 
     def _append(self, codes: list[bytes], values: Array) -> list[JournalEntry]:
         rows, entries = self._factor.append(*self._kernel_values(codes)), []
@@ -366,7 +450,7 @@ class Process(LiveMechanism):
 
     def _forget(self) -> None:
         # First of all: an interruption in here must not pass for being up to date.
-        self._changes = -1
+        self._changes, self._resting = -1, False
         self._codes: list[bytes] = []
         self._known: dict[bytes, float] = {}
         self._factor, self._normals = _Factor(self.law), Normals(self._source)
@@ -375,9 +459,10 @@ class Process(LiveMechanism):
         """Take over what others have written, or all of it after a restart."""
         if self._journal.changes == self._changes:
             return
-        entries = self._journal.entries(len(self))
-        for start in range(0, len(entries), _BLOCK):
-            block = entries[start : start + _BLOCK]
+        if self._resting:
+            self._forget()
+        self._journal.reserve(factor_bytes(self._journal.count()))
+        while block := self._journal.entries(len(self), _block(len(self))):
             known, rows = len(self), np.zeros((len(block), len(self) + len(block)))
             for number, entry in enumerate(block):
                 rows[number, : known + number + 1] = np.frombuffer(entry.detail)

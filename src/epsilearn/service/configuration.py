@@ -31,6 +31,9 @@ class Limits:
         Answers of interactive sessions leave at multiples of this, so that time does not tell where they came from.
     memory_gib : float
         How much memory one table may take, encoded.
+    sessions_gib : float
+        How much memory the noise of all live sessions may take together, in each worker: a session's grows with the
+        square of the points asked. Who was asked longest ago lets go of it first.
     """
 
     rows_per_request: int = 1000
@@ -38,6 +41,7 @@ class Limits:
     requests_per_minute: int = 600
     pad_seconds: float = 0.25
     memory_gib: float = 4.0
+    sessions_gib: float = 2.0
 
 
 @dataclass(frozen=True)

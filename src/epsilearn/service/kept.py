@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import sqlalchemy as sa
@@ -16,9 +16,15 @@ from epsilearn.session_file import SessionStore
 
 __all__ = ["DatabaseSession"]
 
+_MOST_NUMBERS = 10_000  # in one statement
+
 
 class DatabaseSession(SessionStore):
-    """A session by its name. Writers of one session wait for each other, in any process, by a lock on its row.
+    """A session by its name. Its writers wait for each other, in any process, by a lock that nobody else waits for.
+
+    Noise is drawn under that lock, and outside of any transaction; it is written down by a short one, which finds the
+    session as it was when the lock was taken, or refuses. So what is drawn is thrown away only where a lock was lost,
+    never for how long it took.
 
     Opening one takes minutes and a debit in the same database, so it holds no lock: whoever opens must be the only one
     who does.
@@ -31,12 +37,16 @@ class DatabaseSession(SessionStore):
         The session's.
     begun : bool
         Whether it was opened and paid for earlier: then it must be there.
+    reserve : callable, optional
+        Told how many bytes the session will hold in memory; raises if they are too many.
     """
 
-    def __init__(self, database: Database, name: str, *, begun: bool = False) -> None:
-        self.name, self._begun = name, begun
+    def __init__(
+        self, database: Database, name: str, *, begun: bool = False, reserve: Callable[[int], None] | None = None
+    ) -> None:
+        self.name, self._begun, self._reserve = name, begun, reserve
         self._database = database
-        self._connection: sa.Connection | None = None
+        self._version: int | None = None  # of the session as its writer knows it
         self._pending: dict[str, bytes] = {}
 
     @contextmanager
@@ -51,15 +61,19 @@ class DatabaseSession(SessionStore):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        with self._database.transaction(write=True) as connection:
-            mine = sa.select(store.sessions).where(store.sessions.c.session == self.name).with_for_update()
-            if connection.execute(mine).first() is None:
+        with self._database.lock(f"session {self.name}"):
+            found = self.read("changes")
+            if found is None:
                 raise StateError(f"there is no session {self.name}; it was never opened")
-            self._connection = connection
+            self._version = int(found)
             try:
                 yield
             finally:
-                self._connection = None
+                self._version = None
+
+    def reserve(self, size: int) -> None:
+        if self._reserve is not None:
+            self._reserve(size)
 
     def commit(self) -> None:
         """Write down what a session begins with, all at once; refuses if it has begun already."""
@@ -72,70 +86,79 @@ class DatabaseSession(SessionStore):
             rows = [{"session": self.name, "name": name, "content": content} for name, content in pending.items()]
             connection.execute(store.values.insert(), rows)
 
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        if self._connection is not None:
-            yield self._connection
-            return
-        with self._database.transaction(write=False) as connection:
-            yield connection
-
     def read(self, name: str) -> bytes | None:
         if name in self._pending:
             return self._pending[name]
+        with self._database.transaction(write=False) as connection:
+            return self._value(connection, name)
+
+    def _value(self, connection: sa.Connection, name: str) -> bytes | None:
         mine = (store.values.c.session == self.name) & (store.values.c.name == name)
-        with self._reading() as connection:
-            found = connection.execute(sa.select(store.values.c.content).where(mine)).scalar()
+        found = connection.execute(sa.select(store.values.c.content).where(mine)).scalar()
         return None if found is None else bytes(found)
 
     def write(self, name: str, content: bytes) -> None:
-        if self._connection is None:
-            self._pending[name] = content
-            return
-        mine = (store.values.c.session == self.name) & (store.values.c.name == name)
-        self._connection.execute(store.values.update().where(mine).values(content=content))
+        self._pending[name] = content
+
+    @property
+    def changes(self) -> int:
+        # A writer goes by what it has read: whoever else wrote since, its own next words are then refused.
+        return super().changes if self._version is None else self._version
 
     def count(self) -> int:
-        mine = sa.select(sa.func.count()).where(store.answers.c.session == self.name)
-        with self._reading() as connection:
-            return int(connection.execute(mine).scalar() or 0)
+        with self._database.transaction(write=False) as connection:
+            return self._count(connection)
 
-    def entries(self, start: int) -> list[JournalEntry]:
+    def _count(self, connection: sa.Connection) -> int:
+        mine = sa.select(sa.func.count()).where(store.answers.c.session == self.name)
+        return int(connection.execute(mine).scalar() or 0)
+
+    def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
         table = store.answers
         mine = (table.c.session == self.name) & (table.c.number >= start)
         query = sa.select(table.c.point, table.c.answer, table.c.detail).where(mine).order_by(table.c.number)
-        with self._reading() as connection:
-            return [JournalEntry(bytes(p), a, bytes(d)) for p, a, d in connection.execute(query)]
+        with self._database.transaction(write=False) as connection:
+            return [JournalEntry(bytes(p), a, bytes(d)) for p, a, d in connection.execute(query.limit(count))]
 
     def digits(self) -> list[tuple[int, int]]:
         table = store.digits
         query = sa.select(table.c.digits, table.c.known).where(table.c.session == self.name).order_by(table.c.number)
-        with self._reading() as connection:
+        with self._database.transaction(write=False) as connection:
             return [(int(digits, 16), known) for digits, known in connection.execute(query)]
 
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
-        assert self._connection is not None
-        start = self.count()
+        assert self._version is not None, "only inside `writing`"
+        with self._database.transaction(write=True) as connection:
+            self._check_version(connection)
+            start = self._count(connection)
+            if entries:
+                connection.execute(store.answers.insert(), [self._row(start + i, e) for i, e in enumerate(entries)])
+            if digits:
+                self._write_digits(connection, digits)
+            changed = store.values.update().where(store.values.c.session == self.name, store.values.c.name == "changes")
+            connection.execute(changed.values(content=str(self._version + 1).encode()))
+        self._version += 1
+
+    def _check_version(self, connection: sa.Connection) -> None:
+        """Refuse what was drawn if anybody else has written in the meantime: then a lock was lost."""
+        connection.execute(sa.select(store.sessions).where(store.sessions.c.session == self.name).with_for_update())
+        if int(self._value(connection, "changes") or -1) != self._version:
+            raise StateError("another process has answered in this session at the same time; nothing was. Ask again")
+
+    def _row(self, number: int, entry: JournalEntry) -> dict[str, object]:
+        known = hashlib.sha256(entry.code).digest()
+        return {
+            "session": self.name, "number": number, "known": known, "point": entry.code, "answer": entry.answer,
+            "detail": entry.detail,
+        }  # fmt: skip
+
+    def _write_digits(self, connection: sa.Connection, digits: dict[int, tuple[int, int]]) -> None:
+        table, numbers = store.digits, list(digits)
+        for start in range(0, len(numbers), _MOST_NUMBERS):
+            here = table.c.number.in_(numbers[start : start + _MOST_NUMBERS])
+            connection.execute(table.delete().where(table.c.session == self.name, here))
         rows = [
-            {
-                "session": self.name,
-                "number": start + i,
-                "known": hashlib.sha256(entry.code).digest(),
-                "point": entry.code,
-                "answer": entry.answer,
-                "detail": entry.detail,
-            }
-            for i, entry in enumerate(entries)
+            {"session": self.name, "number": number, "known": known, "digits": f"{prefix:x}"}
+            for number, (prefix, known) in digits.items()
         ]
-        if rows:
-            self._connection.execute(store.answers.insert(), rows)
-        if digits:
-            table = store.digits
-            mine = (table.c.session == self.name) & table.c.number.in_(list(digits))
-            self._connection.execute(table.delete().where(mine))
-            written = [
-                {"session": self.name, "number": number, "known": known, "digits": f"{prefix:x}"}
-                for number, (prefix, known) in digits.items()
-            ]
-            self._connection.execute(table.insert(), written)
-        self.write("changes", str(self.changes + 1).encode())
+        connection.execute(table.insert(), rows)

@@ -78,6 +78,10 @@ class Live(ABC):
         """What may still be asked."""
         return {}
 
+    def rest(self) -> bool:
+        """Let go of memory that can be had again, unless it is in use; whether it did."""
+        return False
+
     def _told(self, scores: Array) -> list[dict[str, Any]]:
         """Scores of one output each, as predictions."""
         classes = self.encoding.class_values()
@@ -109,6 +113,10 @@ class Kind(ABC):
     @abstractmethod
     def promise(self) -> Guarantee:
         """What would be debited, from public numbers alone."""
+
+    def points(self) -> int:
+        """At how many points noise can ever be drawn, where it is drawn as questions come."""
+        return 0
 
     @abstractmethod
     def open(self, tables: Tables, ledger: Held, session: DatabaseSession, balance: Any) -> Opened:
@@ -199,6 +207,9 @@ class ProcessKind(_Learner):
     def _estimator(self, **options: Any) -> GaussianProcessRelease:
         return GaussianProcessRelease(max_points=self.settings.max_points, **options)
 
+    def points(self) -> int:
+        return self.settings.max_points if self.settings.kernel == "rbf" else 0
+
     def promise(self) -> Guarantee:
         epsilon, delta = self.settings.epsilon, self.settings.delta
         return Guarantee(
@@ -230,6 +241,9 @@ class _LiveSession(Live):
 
 
 class _LiveProcess(_LiveSession):
+    def rest(self) -> bool:
+        return bool(self._fitted.rest())
+
     def answers(self, X: Any) -> list[dict[str, Any]]:
         ask, points = self._fitted.decision_function, self._kind._points(X)
         # Noise that is drawn as questions come is kept with its answer; otherwise answers are computed each time.

@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from epsilearn.balls import decimal_down, exact
+from epsilearn.checks import as_line
 from epsilearn.database import Database
 from epsilearn.errors import StateError
 from epsilearn.guarantee import Guarantee
@@ -73,7 +74,7 @@ class Leave:
             claim = self._claimed(release, question, allowed, asked.epsilon, who)
             if isinstance(claim, str):
                 return Statistic(json.loads(claim), True, self.left(release, allowed))
-            held = Held(self._tables.ledger(dataset.name, who), f"{asked.statistic} of {asked.column}")
+            held = Held(self._tables.ledger(dataset.name, who), as_line(f"{asked.statistic} of {asked.column}"))
             try:
                 released = request(
                     self._tables.column(dataset, asked.column),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from epsilearn.checks import is_line
 
 __all__ = [
     "Answers", "AskStatistic", "Balance", "Bill", "Calls", "CreateKey", "CreatedKey", "DataSetDetails",
@@ -12,11 +14,19 @@ __all__ = [
     "RegisterDataSet", "ReleaseDetails", "Spending", "StatisticAnswer", "Statistics",
 ]  # fmt: skip
 
+
+def _line(text: str) -> str:
+    """What the ledger takes as a purpose."""
+    if not is_line(text):
+        raise ValueError("must be one line of letters, digits, signs and spaces, without control or format characters")
+    return text
+
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["stays"])]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, examples=[1.0])]
 Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False, examples=[1e-6])]
-Line = Annotated[str, Field(max_length=200, pattern=r"^[ -~\u00a1-\uffff]*$", examples=["for the yearly report"])]
+Line = Annotated[str, Field(max_length=200, examples=["for the yearly report"]), AfterValidator(_line)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=500, examples=["age"])]
 Value = Annotated[bool | Finite | Annotated[str, Field(max_length=1000)] | None, Field(examples=[63])]
 

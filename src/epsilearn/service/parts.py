@@ -17,6 +17,7 @@ from epsilearn.service.lanes import Lanes
 from epsilearn.service.metrics import Metrics
 from epsilearn.service.record import CallLog
 from epsilearn.service.releases import Releases
+from epsilearn.service.room import Room
 from epsilearn.service.tables import Tables
 
 __all__ = ["Analyst", "Here", "Holder", "Parts"]
@@ -41,7 +42,9 @@ class Parts:
         self.database = database if term is None else fenced(database, term)
         self.keys = Keys(self.database)
         self.tables = Tables(self.database, configuration.tables, limits.memory_gib * 2**30)
-        self.releases = Releases(self.database, self.tables, limits.pad_seconds, complain)
+        self.releases = Releases(
+            self.database, self.tables, Room(limits.sessions_gib * 2**30), limits.pad_seconds, complain
+        )
         self.log, self.metrics = CallLog(store.log_store(database)), Metrics()
         self.lanes = Lanes()
         self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers)

@@ -9,16 +9,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from epsilearn.checks import within_doubles
+from epsilearn.checks import as_line, within_doubles
 from epsilearn.database import Database
 from epsilearn.errors import EpsilearnError
 from epsilearn.guarantee import Guarantee
 from epsilearn.ledger import Balance, Held
+from epsilearn.mechanisms.session import factor_bytes
 from epsilearn.service import store
 from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
@@ -26,6 +28,7 @@ from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, Stored, kind_of
 from epsilearn.service.leave import Leave, give_up_claims, statistics_promise
 from epsilearn.service.messages import OpenRelease
+from epsilearn.service.room import Room
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
 
 __all__ = ["Release", "Releases", "sweep"]
@@ -63,6 +66,8 @@ class Releases:
         The server's.
     tables : Tables
         Its data sets.
+    room : Room
+        The memory that live sessions may take.
     pad : float
         Answers of interactive sessions leave at multiples of so many seconds.
     complain : callable
@@ -70,9 +75,10 @@ class Releases:
     """
 
     def __init__(
-        self, database: Database, tables: Tables, pad: float, complain: Callable[[BaseException], None]
+        self, database: Database, tables: Tables, room: Room, pad: float, complain: Callable[[BaseException], None]
     ) -> None:
-        self._database, self._tables, self._pad, self._complain = database, tables, pad, complain
+        self._database, self._tables, self._room = database, tables, room
+        self._pad, self._complain = pad, complain
         self.leave = Leave(database, tables)
         # One fit at a time: each takes all processors.
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="epsilearn-opener")
@@ -104,13 +110,16 @@ class Releases:
     def _promise(self, dataset: DataSet, settings: Any) -> Guarantee:
         if settings.kind == "statistics":
             return statistics_promise(settings.epsilon, dataset.schema.rows_per_person)
+        kind = kind_of(dataset, settings)
+        self._room.check(factor_bytes(kind.points()), kind.points())
         with within_doubles():
-            return kind_of(dataset, settings).promise()
+            return kind.promise()
 
     def _open(self, release: str, kind: Kind, who: str) -> None:
         ledger = self._tables.ledger(kind.dataset.name, who)
         note = f": {kind.settings.note}" if kind.settings.note else ""
-        held = Held(ledger, f"open {kind.settings.kind} of {kind.settings.target}{note}")
+        # A column may be called anything; the ledger takes one line.
+        held = Held(ledger, as_line(f"open {kind.settings.kind} of {kind.settings.target}{note}"))
         try:
             opened = kind.open(self._tables, held, DatabaseSession(self._database, release), ledger.balance)
             facts = json.dumps({**opened.facts, "guarantee": opened.guarantee.to_dict()})
@@ -156,6 +165,7 @@ class Releases:
         """Let go of the rows that a release held in this process."""
         found = self._askers.pop(release, None)
         if found is not None:
+            self._room.leave(release)
             found.close()
 
     def shut(self) -> None:
@@ -199,6 +209,7 @@ class Releases:
             if release.id not in self._askers:
                 kind = kind_of(self._tables.get(release.dataset), release.settings)
                 live = kind.live(self._tables, self._stored(release, self.documents(release.id)))
+                self._room.enter(release.id, live.rest)
                 self._askers[release.id] = Asker(live, self._pad)
             return self._askers[release.id]
 
@@ -212,7 +223,9 @@ class Releases:
         return kind.left(self._stored(release, {}))
 
     def _stored(self, release: Release, documents: dict[str, str]) -> Stored:
-        return Stored(DatabaseSession(self._database, release.id, begun=True), release.facts, documents)
+        reserve = partial(self._room.reserve, release.id)
+        session = DatabaseSession(self._database, release.id, begun=True, reserve=reserve)
+        return Stored(session, release.facts, documents)
 
     @staticmethod
     def _row(connection: sa.Connection, release: str, *, lock: bool = False) -> Any:
@@ -224,8 +237,10 @@ class Releases:
 
 
 def _release(row: Any) -> Release:
-    content = dict(row._mapping)
-    content["settings"] = _SETTINGS.validate_json(content["settings"])
+    content, settings = dict(row._mapping), json.loads(row.settings)
+    # Earlier versions took notes that are refused now.
+    settings["note"] = as_line(settings["note"])
+    content["settings"] = _SETTINGS.validate_python(settings)
     return Release(**{**content, "facts": json.loads(content["facts"])})
 
 
