@@ -665,7 +665,7 @@ class Worker:
         self.child = subprocess.Popen(command, **pipes)
         self.lines: list[str] = []
         # A child that hangs would hang the test.
-        self._guard = threading.Timer(300, self.child.kill)
+        self._guard = threading.Timer(900, self.child.kill)
         self._guard.daemon = True
         self._guard.start()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -188,8 +190,42 @@ session = learner(sys.argv[1]).fit(X, Y)
 order = np.random.default_rng(int(sys.argv[2])).permutation(150)
 for i in order:
     answer = session.ask(POINTS[i:i + 1])[0]
-    print(i, answer.value.hex(), answer.source, flush=True)
+    print(f"answer {i} {answer.value.hex()} by the {answer.source}.", flush=True)
+sys.stdin.read()  # until it is killed
 """
+WHOLE = re.compile(r"answer (\d+) (\S+) by the (private model|public hypothesis)\.\n")
+
+
+class Child:
+    """A process that asks all questions in an order of its own, until it is killed."""
+
+    def __init__(self, state, seed: int) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(state), str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])},
+        )  # fmt: skip
+        self.lines: list[str] = []
+        # One that hangs would hang the test.
+        self._guard = threading.Timer(900, self._child.kill)
+        self._guard.daemon = True
+        self._guard.start()
+
+    def listen(self, count: int) -> None:
+        """Wait for so many answers."""
+        for _ in range(count):
+            self.lines.append(self._child.stdout.readline())
+            assert WHOLE.fullmatch(self.lines[-1]), f"the child ended by itself; it said {self.lines}"
+
+    def kill(self) -> dict[str, str]:
+        """The answers that it gave, whole ones, by the same reader as before: a pipe has one."""
+        self._child.send_signal(signal.SIGKILL)
+        self.lines += self._child.stdout.readlines()
+        assert self._child.wait() == -signal.SIGKILL
+        self._guard.cancel()
+        self._child.stdin.close()
+        self._child.stdout.close()
+        whole = [WHOLE.fullmatch(line) for line in self.lines]
+        return {found[1]: f"{found[2]} {found[3]}" for found in whole if found}
 
 
 def test_processes_killed_at_any_moment_leave_one_answer_to_each_question(state):
@@ -197,21 +233,13 @@ def test_processes_killed_at_any_moment_leave_one_answer_to_each_question(state)
     chance = random.Random(0)
     given: dict[str, str] = {}
     for round_ in range(4):
-        children = [
-            subprocess.Popen([sys.executable, "-c", CHILD, str(state), str(2 * round_ + k)], stdout=subprocess.PIPE,
-                             text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])})
-            for k in range(2)
-        ]  # fmt: skip
+        children = [Child(state, 2 * round_ + k) for k in range(2)]
         for child in children:
-            child.stdout.readline()
+            child.listen(chance.randint(2, 5))
         time.sleep(chance.uniform(0.0, 0.6))
         for child in children:
-            child.send_signal(signal.SIGKILL)
-        for child in children:
-            for line in child.communicate(timeout=60)[0].splitlines():
-                number, _, answer = line.partition(" ")
-                if answer.endswith(("model", "hypothesis")):  # whole
-                    assert given.setdefault(number, answer) == answer
+            for number, answer in child.kill().items():
+                assert given.setdefault(number, answer) == answer
     session = learner(state).fit(X, Y)
     answers = {str(i): f"{a.value.hex()} {a.source}" for i, a in enumerate(session.ask(POINTS[:150]))}
     assert given.items() <= answers.items()

@@ -137,6 +137,46 @@ def test_a_statistic_that_cannot_be_computed_is_refused_and_costs_nothing(
     assert holder.budget(stays).debits == 0
 
 
+NOTES = {
+    "年次\u3000報告": True,
+    "Größe, naïve, Ελληνικά, हिन्दी": True,
+    "a\u00a0b\u2009c": True,
+    "soft\u00adhyphen": False,
+    "\u202eesrever": False,
+    "\ue000": False,
+    "two\nlines": False,
+    "two\u2028lines": False,
+    "\x1b[31mred": False,
+    "\U000e0041": False,
+}
+
+
+@pytest.mark.parametrize("kind", ["statistics", "model"])
+def test_a_note_that_is_taken_can_be_written_into_the_ledger(holder, stays, kind):
+    """One rule for both: nothing is accepted that the ledger then refuses."""
+    settings = {} if kind == "statistics" else {"target": "died"}
+    for note, fine in NOTES.items():
+        if not fine:
+            with pytest.raises(InvalidInput, match="one line"):
+                holder.open(stays, kind, note=note, epsilon=0.01, **settings)
+            continue
+        made = holder.open(stays, kind, note=note, epsilon=0.01, **settings)
+        assert (made.status, made.note) == ("open", note)
+        if kind == "model":
+            assert holder.spending(stays)[-1]["purpose"].endswith(note)
+
+
+def test_a_note_of_an_earlier_version_can_still_be_read(deployment, holder, stays):
+    made = holder.open(stays, "statistics", note="plain", epsilon=0.5)
+    table = store.releases
+    with Database.at(deployment.database).transaction(write=True) as connection:
+        mine = table.c.id == made.id
+        found = connection.execute(table.select().where(mine)).one().settings
+        connection.execute(table.update().where(mine).values(settings=found.replace("plain", "\u202eplain")))
+    assert [r.note for r in holder.releases(stays)] == ["?plain"]
+    assert holder.statistic(made.id, "mean", "age", epsilon=0.1).value
+
+
 def test_one_question_by_many_at_once_is_debited_once(deployment, holder, stays):
     release = holder.open(stays, "statistics", epsilon=5.0).id
     with ThreadPoolExecutor(12) as pool:
