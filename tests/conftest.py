@@ -72,6 +72,8 @@ def postgres_server() -> Iterator[str]:
             folder,
             "-c",
             "max_connections=60",
+            "-c",
+            "fsync=off",  # no test cuts the power, and hundreds of databases take a minute to sync
         ],
         **quiet,
         **as_user,

@@ -8,6 +8,7 @@ import pickle
 import resource
 import sqlite3
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 import epsilearn
 from epsilearn import Guarantee, Ledger
 from epsilearn.errors import BudgetExceeded, InvalidInput, LedgerError, TamperedLedger
+from epsilearn.ledger import LEAST_EPSILON
 
 SPEND = Guarantee.pure(0.1)
 
@@ -132,7 +134,7 @@ def test_edits_are_found(ledger, statement, text):
         ledger.debit(SPEND)
     edit(ledger, statement)
     with pytest.raises(TamperedLedger, match=text):
-        ledger.verify()
+        Ledger(ledger.url).verify()
 
 
 def test_a_rollback_is_found_by_a_published_head(ledger):
@@ -143,10 +145,12 @@ def test_a_rollback_is_found_by_a_published_head(ledger):
         ledger,
         "DELETE FROM epsilearn_entry WHERE number = 2",
         f"UPDATE epsilearn_ledger SET head = '{early}', length = 1",
+        "DELETE FROM epsilearn_count",
     )
-    assert ledger.verify() == early  # consistent in itself
+    other = Ledger(ledger.url)
+    assert other.verify() == early  # consistent in itself
     with pytest.raises(TamperedLedger, match="rolled back"):
-        ledger.verify(late)
+        other.verify(late)
 
 
 def test_a_damaged_last_entry_stops_all_spending(ledger):
@@ -162,10 +166,10 @@ def test_a_wrong_length_stops_all_spending(ledger, length):
     ledger.debit(Guarantee.pure(0.5))
     edit(ledger, f"UPDATE epsilearn_ledger SET length = {length}")
     with pytest.raises(TamperedLedger, match="nothing was spent"):
-        ledger.debit(Guarantee.pure(0.5))
+        Ledger(ledger.url).debit(Guarantee.pure(0.5))
     edit(ledger, "DELETE FROM epsilearn_entry")
     with pytest.raises(TamperedLedger, match="nothing was spent"):
-        ledger.debit(Guarantee.pure(0.5))
+        Ledger(ledger.url).debit(Guarantee.pure(0.5))
 
 
 def test_the_database_itself_refuses_to_forget(ledger):
@@ -261,6 +265,7 @@ def test_threads_cannot_overspend_together(ledger):
     [
         {"epsilon": 0},
         {"epsilon": float("nan")},
+        {"epsilon": 9e-7},  # no debit could be so small
         {"epsilon": 1, "delta": 1.0},
         {"epsilon": 1, "rule": "zcdp"},
         {"epsilon": 1, "rule": "other"},
@@ -458,16 +463,89 @@ def test_a_debit_is_on_disk_whatever_the_server_is_set_to(postgres_url):
     assert ledger.balance().spent_epsilon == 1.0
 
 
-def test_file_systems_without_hard_links(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError
+def creating_beside(path: Path, dataset: str, slow: bool, paid) -> None:
+    """Create a ledger and pay, where hard links fail and, for the slow one, every renaming comes late."""
 
-    monkeypatch.setattr(os, "link", refuse)
-    ledger = Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
-    ledger.debit(SPEND)
-    with pytest.raises(LedgerError, match="never reset"):
-        Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    def late(call):
+        def later(*words, **options):
+            paid.wait(30)
+            return call(*words, **options)
+
+        return later
+
+    os.link = refuse
+    for name in ("rename", "replace") if slow else ():
+        setattr(os, name, late(getattr(os, name)))
+    while not slow and not path.exists():  # the slow one has the name first
+        time.sleep(0.01)
+    ledger = Ledger.create(path, dataset=dataset, epsilon=1.0)
+    ledger.debit(Guarantee.pure(0.9))
+    paid.set()
+    os._exit(0)
+
+
+def test_no_paid_ledger_is_lost_where_hard_links_fail(tmp_path):
+    """Two create ledgers in one new file; whoever renames late must not do so over what the other has paid."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("fork")
+    paid, path = context.Event(), tmp_path / "b.db"
+    workers = [
+        context.Process(target=creating_beside, args=(path, dataset, dataset == "slow", paid))
+        for dataset in ("slow", "fast")
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    for dataset in ("slow", "fast"):
+        ledger = Ledger(path, dataset=dataset)
+        assert ledger.balance().spent_epsilon == 0.9
+        assert ledger.verify()
     assert [p.name for p in tmp_path.iterdir()] == ["b.db"]
+
+
+def test_an_empty_file_is_no_ledger_yet(tmp_path):
+    """What a creator leaves that was killed before it wrote anything."""
+    path = tmp_path / "b.db"
+    path.touch()
+    with pytest.raises(LedgerError, match="holds no ledger"):
+        Ledger(path)
+    Ledger.create(path, dataset="d", epsilon=1.0).debit(SPEND)
+    with pytest.raises(LedgerError, match="never reset"):
+        Ledger.create(path, dataset="d", epsilon=1.0)
+
+
+def test_ledgers_created_at_once_in_an_empty_database(ledger_url):
+    """All of them make the same tables."""
+    names = [f"set {i}" for i in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda name: Ledger.create(ledger_url, dataset=name, epsilon=1.0), names))
+    assert [ledger.debit(SPEND).ledger.entry for ledger in made] == [1] * 6
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_no_debit_is_nearly_free(ledger_url, delta):
+    """Otherwise entries without end could be written; a delta does not pay for them either."""
+    ledger = Ledger.create(ledger_url, dataset="d", epsilon=1.0, delta=1e-6)
+    for way in (ledger.debit, ledger.check, lambda promise: ledger.balance(after=promise)):
+        with pytest.raises(InvalidInput, match=r"at least epsilon 1e-06, .* Nothing was spent"):
+            way(Guarantee.from_budget(9.9e-7, delta))
+    assert ledger.history() == []
+    ledger.debit(Guarantee.from_budget(LEAST_EPSILON, delta))
+
+
+def test_what_is_too_little_for_a_debit_does_not_remain(tmp_path):
+    ledger = Ledger.create(tmp_path / "b.db", dataset="d", epsilon=1.0)
+    ledger.debit(Guarantee.pure(0.9999985))
+    assert ledger.balance().remaining_epsilon == 1.5e-6
+    ledger.debit(Guarantee.pure(1e-6))
+    assert ledger.balance().remaining_epsilon == 0.0
+    assert ledger.balance().used < 1
 
 
 def test_a_session_of_many_positives_is_one_short_entry(ledger):

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from epsilearn.errors import LedgerError
 
-__all__ = ["Database", "sqlite_path", "wait_for_makers"]
+__all__ = ["Database", "is_usable", "make_usable", "sqlite_path", "wait_for_makers"]
 
 _BUSY_SECONDS = 120
 _MAKING_TABLES = 7341028  # the number of a lock
@@ -126,10 +126,36 @@ class Database:
             yield
 
 
+def is_usable(connection: sa.Connection, table: sa.Table, *rights: str) -> bool:
+    """Whether there is such a table, and these rights to it: a role of PostgreSQL may have been given others alone."""
+    if connection.dialect.name != "postgresql":
+        return bool(sa.inspect(connection).has_table(table.name))
+    each = (sa.func.has_table_privilege(sa.func.to_regclass(table.name), right) for right in rights)
+    return bool(connection.execute(sa.select(sa.and_(*each))).scalar())
+
+
+def make_usable(connection: sa.Connection, table: sa.Table) -> bool:
+    """Whether a table can be read and written, made first if it is not there and may be made."""
+    rights = ("SELECT", "INSERT", "UPDATE")
+    if is_usable(connection, table, *rights):
+        return True
+    wait_for_makers(connection)
+    if not sa.inspect(connection).has_table(table.name) and _may_make_tables(connection):
+        table.create(connection)
+    return is_usable(connection, table, *rights)
+
+
 def wait_for_makers(connection: sa.Connection) -> None:
     """Nobody else makes tables until this transaction ends: in PostgreSQL two who make the same one would collide."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING_TABLES)))
+
+
+def _may_make_tables(connection: sa.Connection) -> bool:
+    if connection.dialect.name != "postgresql":
+        return True  # whoever may write the file
+    allowed = sa.func.has_schema_privilege(sa.func.current_schema(), "CREATE")
+    return bool(connection.execute(sa.select(allowed)).scalar())
 
 
 def _trouble(error: DBAPIError) -> str:

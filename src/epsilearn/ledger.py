@@ -8,6 +8,7 @@ and one transaction, serialised by the database, both decides and debits.
 from __future__ import annotations
 
 import getpass
+import heapq
 import math
 import os
 from collections.abc import Iterator
@@ -23,9 +24,11 @@ from epsilearn.database import Database
 from epsilearn.errors import BudgetExceeded, InvalidInput, TamperedLedger
 from epsilearn.filters import Filter, Totals
 from epsilearn.guarantee import REPLACE_ONE, Guarantee, LedgerStamp
-from epsilearn.ledger_store import Book, Header, Store
+from epsilearn.ledger_store import Book, Header, Mark, Store
 
-__all__ = ["Balance", "Held", "Ledger"]
+__all__ = ["LEAST_EPSILON", "Balance", "Held", "Ledger"]
+
+LEAST_EPSILON = 1e-6  # of one debit: whoever could write entries for nothing could write them without end
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Balance:
     spent_epsilon, spent_delta : float
         The plain sums of all debits.
     remaining_epsilon : float
-        The largest pure epsilon that would still be admitted.
+        The largest pure epsilon that would still be admitted; 0 where that is less than `LEAST_EPSILON`.
     used : float
         The share of the budget that is gone under the ledger's rule, from 0 to 1.
     debits : int
@@ -65,7 +68,8 @@ class Ledger:
     """A handle to the budget of one data set.
 
     Handles are cheap: copying or pickling one yields another handle to the same ledger, so `clone` and worker
-    processes all debit the same budget.
+    processes all debit the same budget. A handle, and every copy made of it, remembers the last entry it has seen, and
+    refuses a ledger that does not go on from there.
 
     Parameters
     ----------
@@ -90,8 +94,10 @@ class Ledger:
         self._store = Store.at(os.fspath(url))
         self.url = self._store.url
         self.who = who if who is not None else _login_name()
-        # The start of the chain is remembered: another ledger put in its place is noticed.
-        self.dataset, self._start = self._store.find(dataset)
+        # The start of the chain is remembered: another ledger put in its place is noticed. So is the latest entry seen,
+        # which an earlier copy of this ledger does not have.
+        self.dataset, self._start, seen = self._store.find(dataset)
+        self._seen = [seen]
 
     @classmethod
     def create(
@@ -114,7 +120,7 @@ class Ledger:
         dataset : str
             The data set's name.
         epsilon, delta : float
-            The total budget.
+            The total budget; epsilon at least `LEAST_EPSILON`, the least that a debit can take.
         rule : {"pure", "zcdp", "renyi"}, optional
             How debits add up; "pure" for ``delta = 0``, otherwise "zcdp".
         rows_per_person : int
@@ -147,17 +153,35 @@ class Ledger:
     def debit(self, guarantee: Guarantee, purpose: str = "") -> Guarantee:
         """Debit a promise, or refuse; nothing may be released before this returns.
 
-        Returns the same guarantee stamped with its entry. Prefer `spend`, which also records the delivery.
+        Returns the same guarantee stamped with its entry. Prefer `spend`, which also records the delivery. Less than
+        `LEAST_EPSILON` is refused, whatever its delta.
         """
-        with self._store.writing(self.dataset, self._start) as book:
+        with self._writing() as book:
             totals = self._admitted(guarantee, book)
             entry = book.append("debit", self.who, purpose, guarantee.to_dict(), totals)
         return replace(guarantee, ledger=LedgerStamp(self.dataset, entry.number, entry.hash))
 
     def check(self, guarantee: Guarantee) -> None:
         """Raise what `debit` would raise at this moment; nothing is debited."""
-        with self._store.reading(self.dataset, self._start) as book:
+        with self._reading() as book:
             self._admitted(guarantee, book)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Book]:
+        # What was seen is taken first: another thread may see more while this one waits.
+        with self._store.reading(self.dataset, self._start, self._seen[0]) as book:
+            yield book
+        self._remember(book)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Book]:
+        with self._store.writing(self.dataset, self._start, self._seen[0]) as book:
+            yield book
+        self._remember(book)  # committed by now
+
+    def _remember(self, book: Book) -> None:
+        # The later of the two stays: a single step of the interpreter, so neither threads nor forks come between.
+        heapq.heappushpop(self._seen, book.mark)
 
     def _admitted(self, guarantee: Guarantee, book: Book) -> Totals:
         """The totals after this debit, if the rule admits it."""
@@ -183,7 +207,7 @@ class Ledger:
         """Record that what a debit of this ledger paid for has been delivered."""
         if stamped.ledger is None or stamped.ledger.dataset != self.dataset:
             raise InvalidInput("only a promise that this ledger has stamped can be delivered")
-        with self._store.writing(self.dataset, self._start) as book:
+        with self._writing() as book:
             book.append("delivered", self.who, purpose, {"debit": stamped.ledger.entry}, book.totals)
 
     def balance(self, after: Guarantee | None = None) -> Balance:
@@ -194,9 +218,10 @@ class Ledger:
         after : Guarantee, optional
             Tell what they would be after this debit, or raise what it would raise; nothing is debited.
         """
-        with self._store.reading(self.dataset, self._start) as book:
+        with self._reading() as book:
             header, totals = book.header, book.totals if after is None else self._admitted(after, book)
-            debits = sum(entry.kind == "debit" for entry in book.entries) + (after is not None)
+            debits = book.debits + (after is not None)
+        remaining = header.rule.remaining(totals)
         epsilon, delta = header.rule.sums(totals)
         return Balance(
             dataset=self.dataset,
@@ -206,7 +231,7 @@ class Ledger:
             delta=header.delta,
             spent_epsilon=epsilon,
             spent_delta=delta,
-            remaining_epsilon=header.rule.remaining(totals),
+            remaining_epsilon=remaining if remaining >= LEAST_EPSILON else 0.0,
             used=header.rule.used(totals),
             debits=debits,
             head=book.head,
@@ -214,7 +239,7 @@ class Ledger:
 
     def history(self) -> list[dict[str, Any]]:
         """Every debit: time, who, purpose, its guarantee, whether it was delivered, and the share used after it."""
-        with self._store.reading(self.dataset, self._start) as book:
+        with self._reading() as book:
             entries, rule = book.entries, book.header.rule
         delivered = {entry.content["debit"] for entry in entries if entry.kind == "delivered"}
         return [
@@ -233,7 +258,7 @@ class Ledger:
         ]
 
     def verify(self, head: str | None = None) -> str:
-        """Recompute the hash chain and every total; return the head, or raise `TamperedLedger`.
+        """Recompute the hash chain, every total and the count of debits; return the head, or raise `TamperedLedger`.
 
         Parameters
         ----------
@@ -241,7 +266,7 @@ class Ledger:
             A head published earlier (every stamped guarantee has one). If it is not in the chain, the ledger was
             edited or rolled back since.
         """
-        with self._store.reading(self.dataset, self._start) as book:
+        with self._reading() as book:
             seen = [book.start, *(entry.hash for entry in book.entries)]
             _check_chain(book)
         if head is not None and head not in seen:
@@ -258,6 +283,12 @@ class Ledger:
                 f"ledger of {self.dataset!r} refused: the release promises nothing "
                 f"({guarantee.void_reason or 'epsilon is infinite'}), and a budget cannot pay for that; "
                 "nothing was spent"
+            )
+        if guarantee.epsilon < LEAST_EPSILON:
+            raise InvalidInput(
+                f"ledger of {self.dataset!r} refused: requested epsilon {guarantee.epsilon:.6g}, and a debit takes at "
+                f"least epsilon {LEAST_EPSILON:g}, whatever its delta; ask for more, or make several releases into "
+                "one. Nothing was spent"
             )
 
     def _check_unit(self, guarantee: Guarantee, header: Header) -> None:
@@ -290,7 +321,7 @@ class Ledger:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.url, self.dataset, self.who, self._start)
+        return _reopen, (self.url, self.dataset, self.who, self._start, self._seen[0])
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.shown!r}, dataset={self.dataset!r})"
@@ -340,6 +371,10 @@ class Held:
 def _header(dataset: str, epsilon: float, delta: float, rule: str | None, rows_per_person: int) -> Header:
     """What is fixed when a ledger is created, checked."""
     epsilon, delta = check_budget(epsilon, delta)
+    if epsilon < LEAST_EPSILON:
+        raise InvalidInput(
+            f"a budget must be at least epsilon {LEAST_EPSILON:g}, the least that a debit can take; got {epsilon:g}"
+        )
     rows_per_person = check_integer("rows_per_person", rows_per_person)
     if not isinstance(dataset, str) or not dataset.strip() or not is_line(dataset):
         raise InvalidInput("dataset must be a printable name")
@@ -348,7 +383,7 @@ def _header(dataset: str, epsilon: float, delta: float, rule: str | None, rows_p
 
 
 def _check_chain(book: Book) -> None:
-    """Walk the entries: numbers, hashes, totals, and the head."""
+    """Walk the entries: numbers, hashes, totals, the head, and what was counted of them."""
     rule, totals, previous = book.header.rule, book.header.rule.zero(), book.start
     debits: set[int] = set()
     for number, entry in enumerate(book.entries, start=1):
@@ -367,6 +402,9 @@ def _check_chain(book: Book) -> None:
         previous = entry.hash
     if book.head != previous or book.length != len(book.entries):
         raise TamperedLedger(f"the last entries of {book.dataset!r} are missing: the ledger was edited")
+    counted = book.count
+    if counted is not None and counted.debits != sum(number <= counted.number for number in debits):
+        raise TamperedLedger(f"the debits of {book.dataset!r} were counted wrongly: the ledger was edited")
 
 
 def _promise_in(content: dict[str, Any], where: str) -> Guarantee:
@@ -376,9 +414,12 @@ def _promise_in(content: dict[str, Any], where: str) -> Guarantee:
         raise TamperedLedger(f"{where} holds no promise: the ledger was edited") from None
 
 
-def _reopen(url: str, dataset: str, who: str, start: str) -> Ledger:
+def _reopen(url: str, dataset: str, who: str, start: str, seen: Mark | None = None) -> Ledger:
+    """The handle that was pickled, with what it had seen; earlier versions pickled none of that."""
     ledger = Ledger(url, dataset=dataset, who=who)
     ledger._start = start
+    if seen is not None:
+        ledger._seen = [seen]
     return ledger
 
 

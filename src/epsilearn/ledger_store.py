@@ -9,25 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from epsilearn.checks import is_line
-from epsilearn.database import Database, sqlite_path, wait_for_makers
+from epsilearn.database import Database, is_usable, make_usable, sqlite_path, wait_for_makers
 from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
 
-__all__ = ["Book", "Entry", "Header", "Store"]
+__all__ = ["Book", "Entry", "Header", "Mark", "Store"]
 
 _VERSION = 1
 
@@ -55,6 +52,17 @@ _entries = sa.Table(
     sa.Column("totals", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
+)
+# Derived, so that a balance reads no entry but the last: how many of the entries up to this one are debits. It is
+# written with its entry, in one transaction, and checked against the chain whenever it is used. Ledgers of earlier
+# versions have none, and programs of earlier versions leave it behind: the entries since are then counted one by one.
+_counts = sa.Table(
+    "epsilearn_count",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),  # no foreign key: making the table would then wait for all debits
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("debits", sa.Integer, nullable=False),
 )
 # A guard against accidents; against intent there is the hash chain.
 _APPEND_ONLY = {
@@ -146,6 +154,21 @@ def _totals_to_dict(totals: Totals) -> dict[str, str]:
     return {name: str(total) for name, total in totals.items()}
 
 
+class Mark(NamedTuple):
+    """A moment of a chain: how many entries it had, and the hash of the last."""
+
+    length: int
+    head: str
+
+
+class Count(NamedTuple):
+    """How many debits there are up to an entry, which has this number and this hash."""
+
+    number: int
+    hash: str
+    debits: int
+
+
 class Book:
     """One data set's ledger inside a transaction."""
 
@@ -182,10 +205,57 @@ class Book:
             )
         return last.totals
 
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.length, self.head)
+
+    def hash_at(self, number: int) -> str | None:
+        """The hash of the entry of this number, or of the header for 0; None if there is no such entry."""
+        if number in (0, self.length):
+            return self.head if number == self.length else self.start
+        query = sa.select(_entries.c.hash).where(_entries.c.dataset == self.dataset, _entries.c.number == number)
+        found: str | None = self._connection.execute(query).scalar()
+        return found if 0 < number < self.length else None
+
+    @cached_property
+    def count(self) -> Count | None:
+        """The debits that were counted already, as far as that goes; never believed where the chain says otherwise."""
+        if not is_usable(self._connection, _counts, "SELECT"):
+            return None
+        columns = sa.select(_counts.c.number, _counts.c.hash, _counts.c.debits)
+        row = self._connection.execute(columns.where(_counts.c.dataset == self.dataset)).first()
+        if row is None:
+            return None
+        if self.hash_at(row.number) != row.hash:
+            raise TamperedLedger(
+                f"debits of {self.dataset!r} were counted up to an entry that is not in the chain: the ledger was "
+                "rolled back or edited; nothing was spent"
+            )
+        return Count(*row)
+
+    @property
+    def debits(self) -> int:
+        """How many debits there are: those counted already, and those since."""
+        number, counted = (0, 0) if self.count is None else (self.count.number, self.count.debits)
+        if number == self.length:
+            return counted
+        since = sa.and_(_entries.c.dataset == self.dataset, _entries.c.number > number, _entries.c.kind == "debit")
+        return counted + int(self._connection.execute(sa.select(sa.func.count()).where(since)).scalar_one())
+
+    def _keep_count(self, count: Count) -> None:
+        if not make_usable(self._connection, _counts):
+            return  # a role that may do no more than append still appends; others go on from the last count
+        values = count._asdict()
+        changed = self._connection.execute(_counts.update().where(_counts.c.dataset == self.dataset).values(**values))
+        if not changed.rowcount:
+            self._connection.execute(_counts.insert().values(dataset=self.dataset, **values))
+        self.__dict__["count"] = count
+
     def append(self, kind: str, who: str, purpose: str, content: dict[str, Any], totals: Totals) -> Entry:
         for name, text in (("who", who), ("purpose", purpose)):
             if not isinstance(text, str) or len(text) > 1000 or not is_line(text):
                 raise InvalidInput(f"{name} must be one printable line of at most 1000 characters")
+        debits = self.debits + (kind == "debit")
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         plain = Entry(self.dataset, self.length + 1, now, kind, who, purpose, content, totals, self.head)
         entry = Entry(**{**vars(plain), "hash": plain.digest()})
@@ -195,6 +265,7 @@ class Book:
             _ledgers.update().where(_ledgers.c.dataset == self.dataset).values(head=entry.hash, length=entry.number)
         )
         self.head, self.length = entry.hash, entry.number
+        self._keep_count(Count(entry.number, entry.hash, debits))
         return entry
 
 
@@ -217,23 +288,16 @@ class Store:
     def create(url: str, header: Header, who: str) -> None:
         """Write a new ledger in one transaction."""
         path = sqlite_path(url)
-        if path is None or path.exists():
-            Store(Database.at(url))._create(header, who)
-            return
-        if not path.parent.is_dir():
+        if path is not None and not path.parent.is_dir():
             raise LedgerError(f"cannot create a ledger in {path.parent}: there is no such folder")
-        # Built aside and linked into place whole: whoever comes second finds the first one's file untouched.
-        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            fresh.touch(exist_ok=False)
-            Store(Database.in_file(fresh, shown=str(path)))._create(header, who)
-            _put_in_place(fresh, path)
-        except FileExistsError:
-            Store(Database.at(url))._create(header, who)
+            if path is not None and not path.exists():
+                # An empty file is an empty database. Nothing is ever moved over it: of several creators, whose file it
+                # was does not matter, since the database lets one write after the other.
+                path.touch()
         except OSError as error:
             raise LedgerError(f"cannot create a ledger at {path}: {error.strerror}") from None
-        finally:
-            fresh.unlink(missing_ok=True)
+        Store(Database.at(url))._create(header, who)
 
     def _create(self, header: Header, who: str) -> None:
         with self._database.transaction(write=True) as connection:
@@ -256,8 +320,8 @@ class Store:
         row = {"dataset": header.dataset, "content": _canonical(content), "hash": start, "head": start, "length": 0}
         connection.execute(_ledgers.insert().values(**row))
 
-    def find(self, dataset: str | None) -> tuple[str, str]:
-        """The name of a data set's ledger, or of the only one, and the hash its chain starts from."""
+    def find(self, dataset: str | None) -> tuple[str, str, Mark]:
+        """The name of a data set's ledger, or of the only one, the hash its chain starts from, and how far it goes."""
         with self._database.transaction(write=False) as connection:
             _check_version(connection)
             rows = connection.execute(_ledgers.select().order_by(_ledgers.c.dataset)).all()
@@ -268,40 +332,43 @@ class Store:
             if not chosen:
                 raise LedgerError(f"{self.shown} has no ledger for {dataset!r}; it has: {', '.join(names) or 'none'}")
             book = Book(connection, chosen[0])
-            return book.dataset, book.start
+            return book.dataset, book.start, book.mark
 
     @contextmanager
-    def writing(self, dataset: str, start: str) -> Iterator[Book]:
+    def writing(self, dataset: str, start: str, seen: Mark) -> Iterator[Book]:
         """The ledger, locked against other writers until the block ends; committed only if it ends well."""
         with self._database.transaction(write=True) as connection:
-            yield self._book(connection, dataset, start, _ledgers.select().with_for_update())
+            yield self._book(connection, dataset, start, seen, _ledgers.select().with_for_update())
 
     @contextmanager
-    def reading(self, dataset: str, start: str) -> Iterator[Book]:
+    def reading(self, dataset: str, start: str, seen: Mark) -> Iterator[Book]:
         """The ledger as of now."""
         with self._database.transaction(write=False) as connection:
-            yield self._book(connection, dataset, start, _ledgers.select())
+            yield self._book(connection, dataset, start, seen, _ledgers.select())
 
-    def _book(self, connection: sa.Connection, dataset: str, start: str, query: sa.Select[Any]) -> Book:
+    def _book(self, connection: sa.Connection, dataset: str, start: str, seen: Mark, query: sa.Select[Any]) -> Book:
         _check_version(connection)
         row = connection.execute(query.where(_ledgers.c.dataset == dataset)).first()
         if row is None:
             raise LedgerError(f"{self.shown} has no ledger for {dataset!r} any more")
         if row.hash != start:
             raise TamperedLedger(f"the ledger of {dataset!r} is not the one that was opened: it was replaced")
-        return Book(connection, row)
+        book = Book(connection, row)
+        _check_seen(book, seen)
+        return book
 
 
-def _put_in_place(fresh: Path, path: Path) -> None:
-    """Give a finished file its name, unless the name is taken: then FileExistsError."""
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        # No hard links on this file system. Claiming the name first keeps a second creator from doing the same.
-        path.touch(exist_ok=False)
-        fresh.replace(path)
+def _check_seen(book: Book, seen: Mark) -> None:
+    """Refuse a chain that does not go on from what was seen of it earlier."""
+    if book.hash_at(seen.length) == seen.head:
+        return
+    how = f"has {book.length} entries and had {seen.length}"
+    if book.length >= seen.length:
+        how = f"has another entry {seen.length} than it had"
+    raise TamperedLedger(
+        f"the ledger of {book.dataset!r} is not as this handle saw it last: it {how}. An earlier copy was put in its "
+        "place, or entries were removed; put the newest copy back. Nothing was spent"
+    )
 
 
 def _check_version(connection: sa.Connection) -> None:
