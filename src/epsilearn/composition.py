@@ -30,7 +30,7 @@ from epsilearn.guarantee import Guarantee
 
 __all__ = ["Composite", "compose", "parallel"]
 
-_MOST_PARTS = 1_000_000
+_MOST_PARTS, _MOST_DEPTH = 1_000_000, 3
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,24 @@ class Composite(Curve):
     def from_parts(cls, grouped: Any) -> Composite:
         """The curve whose parts `to_dict` described."""
         parts: list[Curve] = []
+        most = _MOST_PARTS
         for group in grouped:
-            times = check_integer("times", group["times"])
-            if len(parts) + times > _MOST_PARTS:
-                raise InvalidInput(f"a composite curve of more than {_MOST_PARTS} parts")
-            parts += [curve_from_dict(group["curve"])] * times
+            times, part = check_integer("times", group["times"]), curve_from_dict(group["curve"])
+            # Parts of parts count as well: all of them are looked at whenever a total is asked for.
+            leaves, depth = _shape(part)
+            most -= times * leaves
+            if most < 0 or depth > _MOST_DEPTH:
+                raise InvalidInput(f"a composite curve of more than {_MOST_PARTS} parts, or of parts of parts of parts")
+            parts += [part] * times
         return cls(tuple(parts))
+
+
+def _shape(curve: Curve) -> tuple[int, int]:
+    """How many parts a curve has in the end, and how deep they lie."""
+    if not isinstance(curve, Composite):
+        return 1, 0
+    shapes = [_shape(part) for part in curve.parts]
+    return sum(leaves for leaves, _ in shapes), 1 + max(depth for _, depth in shapes)
 
 
 @lru_cache(maxsize=64)

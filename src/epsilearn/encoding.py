@@ -7,9 +7,9 @@ schema does not allow is an error that names the column and quotes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,25 @@ __all__ = ["Encoding", "as_numbered", "as_table", "encoded", "read_rows"]
 
 Array = NDArray[np.float64]
 _BYTES = {False: 8, True: 12}  # of one entry, in a dense and a sparse matrix
+
+
+class _Numbers(Sequence[str]):
+    """The names of numbered columns, of which there may be millions: each made when it is asked for."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        return _Numbers(self._numbers[place]) if isinstance(place, slice) else str(self._numbers[place])
 
 
 @dataclass(frozen=True)
@@ -56,15 +75,15 @@ class Encoding:
     target: str
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """What each number of a row stands for."""
+        others = self.schema.others
+        if others is not None and others.count is not None:
+            return _Numbers(range(others.first, others.first + others.count))
         names = []
         for name in self.schema.features(self.target):
             categories = self.schema.columns[name].categories
             names += [name] if categories is None else [f"{name} = {_shown(value)}" for value in categories]
-        others = self.schema.others
-        if others is not None and others.count is not None:
-            names += [str(number) for number in range(others.first, others.first + others.count)]
         return names
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from epsilearn.accounting import Approximate, Curve, Pure, curve_from_dict
 from epsilearn.checks import check_budget, check_integer
 from epsilearn.errors import InvalidInput
+from epsilearn.plain_json import parse_json
 
 if TYPE_CHECKING:
     from epsilearn.explanation import Explanation
@@ -147,7 +148,7 @@ class Guarantee:
         if not isinstance(data, dict) or set(data) != expected:
             raise InvalidInput("not a guarantee: its fields are not the ones this version writes")
         if data["version"] != _VERSION:
-            raise InvalidInput(f"guarantee of version {data['version']!r}; this epsilearn reads version {_VERSION}")
+            raise InvalidInput(f"guarantee of version {data['version']!r:.40}; this epsilearn reads version {_VERSION}")
         content = {name: value for name, value in data.items() if name != "version"}
         _check_types(content)
         content["epsilon"] = math.inf if content["epsilon"] == "infinity" else float(content["epsilon"])
@@ -160,11 +161,7 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
-        try:
-            data = json.loads(text)
-        except ValueError:
-            raise InvalidInput("not a guarantee: the text is not JSON") from None
-        return cls.from_dict(data)
+        return cls.from_dict(parse_json(text, "a guarantee"))
 
 
 def _plain_curve(epsilon: float, delta: float) -> Curve:

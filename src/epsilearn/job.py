@@ -27,7 +27,7 @@ from epsilearn.linear import LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.mechanisms.release import Spender
 from epsilearn.outlook import Outlook, outlook
 from epsilearn.progress import reading
-from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
+from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, ReleasedModel, check_task, check_weights
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
 
@@ -110,6 +110,9 @@ class Job:
         check_task(self.model, column)
         if self.schema.sparse and self.model == "landmark" and self.landmarks is None:
             raise InvalidInput("a landmark model of numbered columns needs a file of public landmarks")
+        # What is fitted must be read again, so this is known before anything is spent.
+        outputs = len(column.categories) if column.categories is not None and len(column.categories) > 2 else 1
+        check_weights(outputs if self.model != "landmark" else self._landmark_count, self.schema.width(self.target))
 
     @property
     def encoding(self) -> Encoding:
@@ -182,7 +185,11 @@ class Job:
         """What a row takes besides its encoding: a landmark model keeps its features, in single precision."""
         if self.model != "landmark":
             return 0
-        return 4 * (_LANDMARKS if self.landmarks is None else int(self.landmarks.shape[0]))
+        return 4 * self._landmark_count
+
+    @property
+    def _landmark_count(self) -> int:
+        return _LANDMARKS if self.landmarks is None else int(self.landmarks.shape[0])
 
     def _radius(self, column: Column) -> float:
         if self.radius is not None:

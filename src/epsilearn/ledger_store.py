@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from epsilearn.checks import is_line
 from epsilearn.database import Database, is_usable, make_usable, sqlite_path, wait_for_makers
 from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
+from epsilearn.plain_json import parse_json
 
 __all__ = ["Book", "Entry", "Header", "Mark", "Store"]
 
@@ -85,16 +85,11 @@ def _canonical(data: Any) -> str:
 
 
 def _parse(text: str) -> Any:
-    """Plain JSON back; NaN and infinities, which we never write, are an error."""
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(constant)
-
-    def finite(digits: str) -> float:
-        return float(digits) if math.isfinite(float(digits)) else refuse(digits)
-
-    data = json.loads(text, parse_constant=refuse, parse_float=finite)
-    return data if isinstance(data, dict) else refuse("not an object")
+    """A table of plain JSON back; anything else, which we never write, is an error."""
+    data = parse_json(text, "a ledger's text")
+    if not isinstance(data, dict):
+        raise InvalidInput("not a ledger's text: it is no table")
+    return data
 
 
 def _hash(data: Any) -> str:

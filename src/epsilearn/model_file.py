@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,18 @@ from epsilearn.guarantee import Guarantee
 from epsilearn.kernel.features import Landmarks
 from epsilearn.kernel.kernels import RBF, Kernel, Polynomial
 from epsilearn.mechanisms.release import NoiseLaw
-from epsilearn.released import MODELS, PATHS, LandmarkWeights, LinearWeights, ReleasedModel, check_task
+from epsilearn.plain_json import parse_json
+from epsilearn.released import (
+    MODELS,
+    PATHS,
+    LandmarkWeights,
+    LinearWeights,
+    ReleasedModel,
+    check_task,
+    check_weights,
+)
 from epsilearn.schema import Schema
+from epsilearn.schema_columns import one_line
 
 __all__ = ["FILE_NAME", "load", "model_from_json", "model_to_json"]
 
@@ -110,30 +120,23 @@ def _digest(content: dict[str, Any]) -> str:
 
 def model_from_json(text: str) -> ReleasedModel:
     """The model in a text, checked: version, digest, every field and every size."""
-    try:
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        message = str(error) if isinstance(error, InvalidInput) else "not a model file: the text is not JSON"
-        raise InvalidInput(message) from None
+    content = parse_json(text, "a model file")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InvalidInput("not a model file: it does not say that it is one")
     if content.get("version") != _VERSION:
-        raise InvalidInput(f"model file of version {content.get('version')!r}; this epsilearn reads version {_VERSION}")
+        raise InvalidInput(
+            f"model file of version {one_line(content.get('version'))}; this epsilearn reads version {_VERSION}"
+        )
     if set(content) != _FIELDS:
         raise InvalidInput("not a model file of this version: fields are missing, or there are others")
     digest = content.pop("digest")
     try:
-        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
         if digest != _digest(content):
             raise InvalidInput("the file was changed after its release, as its digest tells; get the original")
         return _model(content)
     except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         message = str(error) if isinstance(error, InvalidInput) else "a field has the wrong type or size"
         raise InvalidInput(f"not a model file: {message}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidInput(f"not a model file: it holds {name}, which is no number")
 
 
 def _model(content: dict[str, Any]) -> ReleasedModel:
@@ -207,10 +210,14 @@ def _weights(data: dict[str, Any], outputs: int, width: int) -> LinearWeights | 
         raise InvalidInput("its weights are of an unknown kind")
     intercept = _numbers(data["intercept"], (outputs,), "intercept")
     norm = None if data["norm"] is None else _positive(data["norm"], "norm")
+    # Before anything is made: a row of zeros takes no room in a file, and any amount in memory.
+    rows = outputs if kind == "linear" else len(data["landmarks"])
+    check_weights(rows, width)
     if kind == "linear":
         return LinearWeights(_rows(data["coefficients"], outputs, width, "coefficients"), intercept, norm)
     landmarks = _rows(data["landmarks"], len(data["landmarks"]), width, "landmarks")
     columns = len(data["projection"][0])
+    check_weights(max(rows, outputs), columns)
     projection = _numbers(data["projection"], (len(landmarks), columns), "projection")
     factors = None if data["factors"] is None else _numbers(data["factors"], (columns,), "factors")
     features = Landmarks.restored(
@@ -232,12 +239,18 @@ def _kernel(data: dict[str, Any]) -> Kernel:
 def _rows(data: Any, count: int, width: int, name: str) -> Array:
     if not isinstance(data, list) or len(data) != count or not data:
         raise InvalidInput(f"{name} must be {count} rows")
-    return np.vstack([_vector(row, width, name) for row in data])
+    found = np.zeros((count, width))
+    for row, content in zip(found, data, strict=True):
+        _fill(row, content, name)
+    return found
 
 
-def _vector(data: Any, width: int, name: str) -> Array:
+def _fill(row: Array, data: Any, name: str) -> None:
+    """Write a row's numbers into it: all of them, or those that are not zero at their places."""
+    width = len(row)
     if not isinstance(data, dict):
-        return _numbers(data, (width,), name)
+        row[:] = _numbers(data, (width,), name)
+        return
     if set(data) != {"size", "at", "values"} or data["size"] != width:
         raise InvalidInput(f"{name} must have {width} numbers in a row")
     at = np.array(data["at"])
@@ -245,9 +258,7 @@ def _vector(data: Any, width: int, name: str) -> Array:
         at.dtype.kind != "i" or at.ndim != 1 or at.min() < 0 or at.max() >= width or (np.diff(at) < 1).any()
     ):
         raise InvalidInput(f"{name} must name places that rise and lie within its {width}")
-    vector = np.zeros(width)
-    vector[at.astype(np.int64)] = _numbers(data["values"], (at.size,), name)
-    return vector
+    row[at.astype(np.int64)] = _numbers(data["values"], (at.size,), name)
 
 
 def _numbers(data: Any, shape: tuple[int, ...], name: str) -> Array:

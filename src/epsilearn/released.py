@@ -23,7 +23,16 @@ from epsilearn.rows.bounds import row_norms
 from epsilearn.schema import Schema
 from epsilearn.schema_columns import Column
 
-__all__ = ["MODELS", "PATHS", "LandmarkWeights", "LinearWeights", "ReleasedModel", "check_task"]
+__all__ = [
+    "MODELS",
+    "MOST_WEIGHTS",
+    "PATHS",
+    "LandmarkWeights",
+    "LinearWeights",
+    "ReleasedModel",
+    "check_task",
+    "check_weights",
+]
 
 Array = NDArray[np.float64]
 
@@ -39,6 +48,7 @@ MODELS = {
 PATHS = ("lasso", "sparse-logistic")  # found step by step, each step with noise of its own
 CLASSIFIERS, REGRESSORS = ("logistic", "svm", "sparse-logistic", "landmark"), ("linear", "lasso", "landmark")
 _WITHOUT_PROBABILITIES = ("svm",)
+MOST_WEIGHTS = 1 << 25  # in one matrix: 256 MiB in memory, and below a model file's 1 GiB if none of them is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +122,15 @@ def check_task(model: str, column: Column) -> None:
         )
     if len(column.categories) > 2 and model in ("svm", "sparse-logistic"):
         raise InvalidInput(f"model {model!r} tells two classes apart, and the target has more; choose logistic")
+
+
+def check_weights(rows: int, width: int) -> None:
+    """Refuse a matrix of weights or landmarks that no model file can hold."""
+    if rows * width > MOST_WEIGHTS:
+        raise InvalidInput(
+            f"a model of {rows:,} times {width:,} numbers is too large: {MOST_WEIGHTS:,} is the most that a model file "
+            "can hold; use fewer columns, classes or landmarks"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ __all__ = ["FORMATS", "SPARSE_TARGET", "FileFormat", "Schema"]
 FORMATS = ("csv", "tsv", "parquet", "arrow", "libsvm")
 SPARSE_TARGET = "target"  # what the first field of a libsvm line is called
 _VERSION = 1
+_MOST_BYTES, _MOST_DOTS = 1 << 28, 50
 
 
 @dataclass(frozen=True)
@@ -219,9 +220,11 @@ class Schema:
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
+        if any(map(_has_endless_key, text.splitlines())):
+            raise InvalidInput(f"a key of the schema has more than {_MOST_DOTS} dots; [columns.NAME] has one")
         try:
             data = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # not only TOML's own: a number may have very many digits
             place = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else ""
             raise InvalidInput(f"the schema is not TOML{': something is wrong at ' + place if place else ''}") from None
         return cls.from_dict(data)
@@ -230,12 +233,20 @@ class Schema:
     def read(cls, path: str | Path) -> Schema:
         """The schema in a TOML file."""
         try:
+            if Path(path).stat().st_size > _MOST_BYTES:
+                raise InvalidInput(f"{path} is larger than a schema can be")
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise InvalidInput(f"{path} is not UTF-8 text, so it is no schema") from None
         except OSError as error:
             raise InvalidInput(f"cannot read the schema {path}: {error.strerror}") from None
         return cls.from_toml(text)
+
+
+def _has_endless_key(line: str) -> bool:
+    """Whether a key is made of very many: reading it takes time that grows with the square of their number."""
+    key, equals, _ = line.partition("=")
+    return bool(equals or line.lstrip().startswith("[")) and key.count(".") > _MOST_DOTS
 
 
 def _columns(named: dict[str, Any]) -> dict[str, Column]:

@@ -225,7 +225,7 @@ def _reading(model: ReleasedModel, foreseen: Outlook) -> str:
     )
 
 
-def _bars(names: list[str], weights: Any, shift: float, title: str | None, error: float) -> str:
+def _bars(names: Sequence[str], weights: Any, shift: float, title: str | None, error: float) -> str:
     order = np.argsort(-np.abs(weights), kind="stable")
     shown = [i for i in order[:_SHOWN] if weights[i] != 0]
     reach = (float(np.abs(weights).max()) + error) or 1.0
@@ -249,7 +249,7 @@ def _bar(name: str, weight: float, error: float, reach: float) -> str:
     )
 
 
-def _weight_table(names: list[str], weights: Any, order: list[int], shift: float) -> str:
+def _weight_table(names: Sequence[str], weights: Any, order: list[int], shift: float) -> str:
     rows = "".join(
         f'<tr><td>{escape(names[i])}</td><td class="number">{float(weights[i]):+.6g}</td></tr>' for i in order
     )
