@@ -241,7 +241,7 @@ class Ledger:
         """Every debit: time, who, purpose, its guarantee, whether it was delivered, and the share used after it."""
         with self._reading() as book:
             entries, rule = book.entries, book.header.rule
-        delivered = {entry.content["debit"] for entry in entries if entry.kind == "delivered"}
+        delivered = {str(entry.content.get("debit")) for entry in entries if entry.kind == "delivered"}
         return [
             {
                 "entry": entry.number,
@@ -249,7 +249,7 @@ class Ledger:
                 "who": entry.who,
                 "purpose": entry.purpose,
                 "guarantee": entry.content,
-                "status": "delivered" if entry.number in delivered else "spent, not delivered",
+                "status": "delivered" if str(entry.number) in delivered else "spent, not delivered",
                 "head": entry.hash,
                 "used": rule.used(entry.totals),
             }

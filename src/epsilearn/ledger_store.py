@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from epsilearn.checks import is_line
+from epsilearn.checks import check_budget, check_integer, is_line
 from epsilearn.database import Database, is_usable, make_usable, sqlite_path, wait_for_makers
 from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
@@ -113,6 +113,8 @@ class Header:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Header:
         fields = {name: data[name] for name in ("dataset", "epsilon", "delta", "relation", "rows_per_person")}
+        check_budget(data["epsilon"], data["delta"])
+        check_integer("rows_per_person", data["rows_per_person"])
         return Header(rule=Filter.from_dict(data["rule"]), **fields)
 
 

@@ -264,6 +264,24 @@ def test_a_copy_of_a_file_is_not_silently_counted(folder):
         opened([folder / "part-0.parquet", folder / ".." / folder.name / "part-0.parquet"])
 
 
+@pytest.mark.parametrize("way", ["folder", "files", "subfolder"])
+def test_a_file_with_two_names_is_not_counted_twice(folder, way):
+    """Neither by a hard link, declared or not: the number of rows says nothing where it was counted with both."""
+    name = "part-0-too.parquet"
+    if way == "subfolder":
+        (folder / "more").mkdir()
+        name = f"more/{name}"
+    (folder / name).hardlink_to(folder / "part-0.parquet")
+    named = [folder / "part-0.parquet", folder / name] if way == "files" else folder
+    rows = sum(parquet.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
+    with pytest.raises(InvalidInput, match=r"part-0\S* and part-0\S* are one file with two names \(a hard link\)"):
+        ParquetRows(named, target="label", rows=rows)
+    (folder / name).unlink()
+    (folder / "part-3.parquet").symlink_to(folder / "part-0.parquet")
+    with pytest.raises(InvalidInput, match=r"part-0\.parquet is named twice"):
+        ParquetRows(folder, target="label", rows=rows)
+
+
 @pytest.mark.parametrize(
     ("drift", "reason"),
     [

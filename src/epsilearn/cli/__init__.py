@@ -6,13 +6,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
 
 # Each of these adds its commands to the app.
 from epsilearn.cli import audit, explain, fit, ledger, model, schema, serve, stats, study  # noqa: F401
-from epsilearn.cli.common import app, complain
+from epsilearn.cli.common import app, complain, show_warning
 from epsilearn.errors import BudgetExceeded, EpsilearnError, InvalidInput, LedgerError, TamperedLedger
 
 __all__ = ["app", "main"]
@@ -29,6 +30,7 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code; an error is one line, never a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
+    warnings.showwarning = show_warning  # which may quote a name, as an error may
     sys.exit(_run(words, as_json="--json" in words))
 
 

@@ -370,7 +370,8 @@ def _report(outcome: _Outcome, as_json: bool) -> None:
         return
     show([("audited", outcome.title), ("neighbours", outcome.case["neighbours"])])
     say("")
-    say(str(outcome.found))
+    for line in str(outcome.found).split("\n"):
+        say(line)
 
 
 def _draw(outcome: _Outcome, path: Path) -> None:

@@ -1,18 +1,24 @@
-"""What all commands share: the app, how results and errors are shown, and files that are written whole."""
+"""What all commands share: the app, how results and errors are shown, and files that are written whole.
+
+Names come from files that anybody may have written. `Terminal` is the one place where texts reach a terminal, and
+`print_data` and `print_json` the two where they reach a program: nothing else in this package prints.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from epsilearn.errors import InvalidInput
 from epsilearn.whole_files import whole_file
@@ -23,12 +29,15 @@ __all__ = [
     "app",
     "complain",
     "console",
+    "harmless",
     "named_ledger",
+    "print_data",
     "print_json",
     "reserved",
     "save_figure",
     "say",
     "show",
+    "show_warning",
 ]
 
 app = typer.Typer(
@@ -39,7 +48,47 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-console = Console(highlight=False)
+_JOINERS = "\u200c\u200d"  # Persian and family emojis are written with them; they move and hide nothing
+
+
+def harmless(text: str, kept: str = "") -> str:
+    """A text in which everything that a terminal would obey, hide or reorder can be seen: escapes, controls, bidi.
+
+    Parameters
+    ----------
+    text : str
+        From anywhere.
+    kept : str
+        Characters to leave as they are: the newlines of a text that has lines.
+
+    Examples
+    --------
+    >>> print(harmless("\\x1b[31mred\\n\\u202etxt.exe"))
+    \\x1b[31mred\\n\\u202etxt.exe
+    """
+    if text.isprintable():
+        return text
+    kept += _JOINERS
+    return "".join(c if c in kept or _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_seen(char: str) -> bool:
+    """Neither a control nor a format character, half a character, nobody's yet, nor the end of a line."""
+    kind = unicodedata.category(char)
+    return kind[0] != "C" and kind not in ("Zl", "Zp")
+
+
+class Terminal(Console):
+    """A console on which a text is no more than a text: no markup, no codes of emojis, nothing that would be obeyed.
+
+    What we style ourselves is a `Text`.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(harmless(text), **{**options, "emoji": False, "markup": False, "highlight": False})
+
+
+console = Terminal(highlight=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Dataset = Annotated[str | None, typer.Option(help="Which data set, if the database holds several.")]
@@ -50,13 +99,30 @@ def complain(message: str, code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": message, "code": code}))
     else:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
+        Terminal(stderr=True, soft_wrap=True).print(Text("error:", "bold red"), message)
     return code
 
 
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001 - these are what the interpreter tells
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    """Say what a warning says, in one line; whose line of which file it was says nothing here."""
+    Terminal(stderr=True, soft_wrap=True).print(Text("warning:", "bold yellow"), str(message))
+
+
 def print_json(data: Any) -> None:
-    """Print as JSON that every reader takes."""
+    """Print as JSON that every reader takes; all but plain ASCII is escaped, and so are its controls."""
     print(json.dumps(_finite(data), indent=2))
+
+
+def print_data(text: str) -> None:
+    """Print what another program is to read, as it is; only if a terminal reads it, nothing that it would obey."""
+    print(harmless(text, "\n\t") if sys.stdout.isatty() else text, end="")
 
 
 def _finite(data: Any) -> Any:
@@ -74,7 +140,7 @@ def show(rows: list[tuple[str, str]]) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(escape(name), escape(value))
+        table.add_row(name, value)
     console.print(table)
 
 
@@ -90,7 +156,7 @@ def save_figure(save: Callable[[Path], None], path: Path) -> None:
 
 def say(text: str) -> None:
     """One line, however long, as it is."""
-    console.print(escape(text), soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def named_ledger(url: str | None, dataset: str | None, purpose: str | None = None) -> Any:

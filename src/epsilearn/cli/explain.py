@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from epsilearn.cli.common import AsJson, app, console, print_json, save_figure
@@ -31,7 +30,7 @@ def explain(
         print_json({**meaning.to_dict(), "figure": str(path)})
         return
     for sentence in meaning.sentences():
-        console.print(escape(sentence), soft_wrap=False)
+        console.print(sentence, soft_wrap=False)
         console.print()
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("at most")
@@ -44,7 +43,8 @@ def explain(
     )
     table.add_row("posterior shift", f"{meaning.posterior_shift:.3f}", _textbook(meaning.lecture_posterior_bound))
     console.print(table)
-    console.print(f"\nfigure: {escape(str(path))}")
+    console.print()
+    console.print(f"figure: {path}")
 
 
 def _textbook(bound: float) -> str:

@@ -6,7 +6,6 @@ import math
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from epsilearn.cli.common import AsJson, Dataset, app, console, print_json, show
@@ -91,14 +90,22 @@ def ledger_history(url: Url, dataset: Dataset = None, as_json: AsJson = False) -
         promise = row["guarantee"]
         table.add_row(
             str(row["entry"]),
-            f"{promise['epsilon']:g}",
-            f"{promise['delta']:g}",
+            _number(promise, "epsilon"),
+            _number(promise, "delta"),
             row["time"][:16].replace("T", " "),
-            escape(row["who"]),
-            escape(row["purpose"]),
+            row["who"],
+            row["purpose"],
             row["status"],
         )
     console.print(table if history else "no debits yet")
+
+
+def _number(promise: dict[str, Any], name: str) -> str:
+    """A number of an entry; listing is no verifying, so it may be none."""
+    try:
+        return f"{float(promise[name]):g}"
+    except (LookupError, TypeError, ValueError):
+        return "damaged"
 
 
 @ledger_app.command("verify")

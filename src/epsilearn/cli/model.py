@@ -10,7 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from epsilearn.cli.common import AsJson, Dataset, app, console, named_ledger, print_json, reserved, say, show
+from epsilearn.cli.common import (
+    AsJson,
+    Dataset,
+    app,
+    console,
+    named_ledger,
+    print_data,
+    print_json,
+    reserved,
+    say,
+    show,
+)
 from epsilearn.errors import InvalidInput
 
 __all__ = ["evaluate", "export", "predict", "show_model"]
@@ -47,7 +58,7 @@ def predict(
                 columns += released.probabilities(scores).T.tolist()
             writer.writerows(zip(*columns, strict=True))
         if output is None:
-            print(text.getvalue(), end="")
+            print_data(text.getvalue())
         else:
             write(text.getvalue())
             say(f"{output}: {text.getvalue().count(chr(10)) - 1:,} predictions of {released.target}")
@@ -114,18 +125,18 @@ def _largest(model: Any, top: int) -> list[dict[str, Any]]:
 
 
 def _show_weights(model: Any, top: int) -> None:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     outputs = len(model.weights.coefficients)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     table.add_column("feature", overflow="fold")
     titles = ["weight"] if outputs == 1 else [str(value) for value in model.classes.tolist()]
     for title in titles:
-        table.add_column(escape(title), justify="right", no_wrap=True)
-    table.add_row("[dim]intercept[/]", *(f"{number:+.4g}" for number in model.weights.intercept))
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_row(Text("intercept", "dim"), *(f"{number:+.4g}" for number in model.weights.intercept))
     for entry in _largest(model, top):
-        table.add_row(escape(entry["feature"]), *(f"{number:+.4g}" for number in entry["weights"]))
+        table.add_row(entry["feature"], *(f"{number:+.4g}" for number in entry["weights"]))
     console.print()
     console.print(table)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from epsilearn.cli.common import AsJson, app, print_json, reserved, say, show
+from epsilearn.cli.common import AsJson, app, print_data, print_json, reserved, say, show
 from epsilearn.errors import InvalidInput
 
 __all__ = ["schema_app"]
@@ -57,7 +57,7 @@ def write(
         check_header(file.names())
     text = skeleton(file)
     if str(output) == "-":
-        print(text, end="")
+        print_data(text)
         return
     if output.exists():
         raise InvalidInput(f"{output} is there already; choose another name with -o, or take it away first")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from epsilearn.cli.common import AsJson, app, console, print_json, show
 from epsilearn.errors import InvalidInput
@@ -83,7 +83,7 @@ def _run(name: str, settings: Any, folder: Path, several: bool, as_json: bool) -
         if not several:
             raise
         if not as_json:
-            console.print(f"[bold]{name}[/]: skipped, because {escape(str(error))}\n", soft_wrap=True)
+            _headed(name, f": skipped, because {error}")
         return Entry(name, reason=str(error))
     try:
         files = [str(path) for path in write(name, result, folder)]
@@ -99,13 +99,20 @@ def _run(name: str, settings: Any, folder: Path, several: bool, as_json: bool) -
 def _report(name: str, result: Result, files: list[str], seconds: float) -> None:
     from epsilearn.studies import catalogue
 
-    console.print(f"[bold]{name}[/]: {escape(catalogue.describe(name).title)}\n", soft_wrap=True)
+    _headed(name, f": {catalogue.describe(name).title}")
     for sheet in result.sheets:
-        console.print(f"[italic]{escape(sheet.title)}[/]", soft_wrap=True)
+        console.print(sheet.title, style="italic", soft_wrap=True)
         console.print(_table(sheet), "")
     for line in result.seen:
-        console.print(escape(line), soft_wrap=True)
-    console.print(f"\n{seconds:.0f} s; written: {escape(', '.join(files))}\n", style="dim", soft_wrap=True)
+        console.print(line, soft_wrap=True)
+    console.print()
+    console.print(f"{seconds:.0f} s; written: {', '.join(files)}", style="dim", soft_wrap=True)
+    console.print()
+
+
+def _headed(name: str, text: str) -> None:
+    console.print(Text(name, "bold"), text, sep="", soft_wrap=True)
+    console.print()
 
 
 def _table(sheet: Sheet) -> Table:
@@ -116,13 +123,13 @@ def _table(sheet: Sheet) -> Table:
     for place, lines in enumerate(heads):
         words = [word for row in sheet.rows if place < len(row) for word in row[place].split()]
         table.add_column(
-            escape("\n".join([""] * (height - len(lines)) + lines)),
+            Text("\n".join([""] * (height - len(lines)) + lines)),
             justify="left" if place < sheet.texts else "right",
             no_wrap=place >= sheet.texts,
             min_width=min(12, max(map(len, words), default=0)),
         )
     for row in sheet.rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     return table
 
 
@@ -133,7 +140,7 @@ def _write_gallery(entries: list[Entry], folder: Path, as_json: bool) -> None:
     index = folder / "index.html"
     write_text(index, page(entries))
     if not as_json:
-        console.print(f"gallery: {escape(str(index))}", soft_wrap=True)
+        console.print(f"gallery: {index}", soft_wrap=True)
         return
     studies = [
         {"study": e.name, "skipped": e.reason} if e.result is None else {"study": e.name, "seen": e.result.seen}

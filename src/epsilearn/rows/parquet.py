@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -167,10 +166,24 @@ def parquet_files(path: str | Path | Iterable[str | Path]) -> list[Path]:
         raise InvalidInput("no file was named")
     # Whole paths: workers may be at home in another folder.
     found = [file.resolve() for file in found]
-    file, times = Counter(found).most_common(1)[0]
-    if times > 1:
-        raise InvalidInput(f"{file.name} is named twice, and every record may be counted once only")
+    _check_different(found)
     return found
+
+
+def _check_different(files: list[Path]) -> None:
+    """Refuse a file that is there twice, by one name or, as a hard link, by two."""
+    names: dict[tuple[int, int] | Path, Path] = {}
+    for file in files:
+        if file in names:
+            raise InvalidInput(f"{file.name} is named twice, and every record may be counted once only")
+        names[file] = file
+        place = file.stat()
+        known = names.setdefault((place.st_dev, place.st_ino), file)
+        if known != file and place.st_ino:  # 0 where a file system does not tell
+            raise InvalidInput(
+                f"{known.name} and {file.name} are one file with two names (a hard link), and every record may be "
+                "counted once only; take one of them away"
+            )
 
 
 def _is_part(file: Path, folder: Path) -> bool:
