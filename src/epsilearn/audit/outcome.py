@@ -54,7 +54,7 @@ def observed(run: Callable[[], Any], session: type) -> dict[str, str]:
         try:
             result = run()
         except Exception as error:
-            shown["exception"] = f"{type(error).__name__}: {error}"
+            shown.update(_errors(error))
             result = None
     shown.update(_Pieces(session).of("result", result))
     shown.update(
@@ -65,6 +65,15 @@ def observed(run: Callable[[], Any], session: type) -> dict[str, str]:
     for number, path in enumerate(files):
         shown[f"file {number}"] = f"{path.suffix} {_digest(path)}"
     return shown
+
+
+def _errors(error: BaseException | None) -> dict[str, str]:
+    """An exception and those behind it: what was suppressed is not printed, but whoever catches the error has it."""
+    told: dict[str, str] = {}
+    while error is not None and len(told) < _DEEPEST:
+        told["exception" + f" behind {len(told)}" * bool(told)] = f"{type(error).__name__}: {error}"
+        error = error.__cause__ or error.__context__
+    return told
 
 
 def _place(warning: warnings.WarningMessage) -> str:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -320,7 +320,7 @@ class _Replaying(_Recording):
         if (theirs.purpose, theirs.within) != (mine.purpose, mine.within):
             self._leave("control flow", mine.purpose, mine.where, f"was {theirs.purpose}")
         if theirs.guarantee != mine.guarantee:
-            self._leave("charge", mine.purpose, mine.where, f"{theirs.guarantee} against {mine.guarantee}")
+            self._leave("charge", mine.purpose, mine.where, _changed(theirs.guarantee, mine.guarantee))
 
     def _answer(self, one: _Answer, charge: int, draw: Callable[[], Any]) -> Any:  # noqa: ARG002 - never drawn
         purpose = self.charges[charge].purpose
@@ -417,6 +417,14 @@ class _Replaying(_Recording):
             worst = max(sum(curve.pure for curve in curves) for curves in inner)
             return [Pure(3 * worst)] if worst > 0 else []
         return [*curves_of(pairings), *(curve for curves in inner for curve in curves)]
+
+
+def _changed(one: Guarantee, other: Guarantee) -> str:
+    """How two guarantees differ, in words of their own if those differ."""
+    if str(one) != str(other):
+        return f"{one} against {other}"
+    names = [part.name for part in fields(one) if getattr(one, part.name) != getattr(other, part.name)]
+    return f"the same epsilon and delta, with other {', '.join(names)}"
 
 
 def _budget(guarantee: Guarantee) -> Curve:
