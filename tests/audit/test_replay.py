@@ -113,6 +113,27 @@ def test_whatever_else_differs_is_found(function, kind):
         assert found.refuted
 
 
+def test_an_error_behind_an_error_is_found():
+    """Whoever catches an error can ask what it was raised from, even if that is not printed."""
+
+    def refuses(values):
+        try:
+            {0.5: 1}[max(values)]
+        except KeyError:
+            raise InvalidInput("not declared") from None
+
+    found = replay(refuses, VALUES, OTHER)
+    assert [one.name for one in found.differences] == ["exception behind 1"]
+
+
+def test_a_debit_of_the_same_epsilon_says_in_what_it_differs():
+    def declares(values):
+        return el.laplace(0.0, sensitivity=max(values), epsilon=1.0)
+
+    (found,) = replay(declares, VALUES, OTHER).differences
+    assert (found.kind, found.text) == ("charge", "the same epsilon and delta, with other assumptions")
+
+
 def test_a_file_that_differs_is_found(tmp_path):
     def writes(values):
         (tmp_path / "told.txt").write_text(f"{max(values)}")

@@ -144,8 +144,8 @@ class Exam:
         found = sum(result.method != "missed" for result in self.results)
         accused = sum(bool(result.accused) for result in self.results)
         return (
-            f"{found} of {len(self.results)} faults found in {self.seconds:.1f} s, {accused} of as many twins accused, "
-            f"{len(self.unread)} reports not examined"
+            f"{found} of {len(self.results)} faults found in {self.seconds:.1f} s; {accused or 'none'} of their twins "
+            f"accused; {len(self.unread)} reports not examined"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,14 +161,12 @@ class Exam:
         return json.dumps(self.to_dict(), indent=2, sort_keys=True, allow_nan=False)
 
 
-def exam(
-    faults: Sequence[Fault] = FAULTS, *, progress: Callable[[float], None] = lambda _share: None
-) -> Exam:  # fmt: skip
+def exam(faults: Sequence[Fault] | None = None, *, progress: Callable[[float], None] = lambda _share: None) -> Exam:
     """Try the audits on known faults, and on programs that have been mended.
 
     Parameters
     ----------
-    faults : sequence of Fault
+    faults : sequence of Fault, optional
         Which; all of them if left out.
     progress : callable, optional
         Called with the share that is done.
@@ -185,10 +183,11 @@ def exam(
     >>> result.passed, result.results[0].method
     (True, 'replay')
     """
+    chosen = FAULTS if faults is None else faults
     results = []
-    for number, fault in enumerate(faults):
+    for number, fault in enumerate(chosen):
         results.append(examine(fault))
-        progress((number + 1) / len(faults))
+        progress((number + 1) / len(chosen))
     return Exam(tuple(results), UNREAD)
 
 

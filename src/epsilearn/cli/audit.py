@@ -23,6 +23,7 @@ __all__ = ["audit"]
 
 REFUTED = 4
 FIGURES = (".png", ".svg", ".pdf")
+EXAM = "exam"
 _WAYS = ("releases", "exact", "bits", "membership", "replay")
 
 
@@ -30,7 +31,10 @@ _WAYS = ("releases", "exact", "bits", "membership", "replay")
 def audit(
     subject: Annotated[
         str | None,
-        typer.Argument(help="An estimator or mechanism by name, or FILE.py:FUNCTION; left out, the names are listed."),
+        typer.Argument(
+            help="An estimator or mechanism by name, or FILE.py:FUNCTION; left out, the names are listed. exam: try "
+            "the audits themselves, on faults that are known."
+        ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget to build it with; 1 if left out.")] = None,
     delta: Annotated[
@@ -88,6 +92,11 @@ def audit(
         _refuse("needs something to audit: a name, or FILE.py:FUNCTION", build, sampling, files, claimed, {"by": by})
         _list_subjects(as_json)
         return None
+    if subject == EXAM:
+        given = {"by": by, "releases": releases}
+        _refuse("has no meaning for the exam, which tries every method; leave it out", build, sampling, claimed, given)
+        _refuse("has nothing to draw here; leave it out", {"plot": plot})
+        return _examined(output, as_json)
     by = by or "releases"
     by_name = releases is None and ".py" not in str(subject)
     _check_words(by, by_name, releases is not None, build, sampling, claimed, plot)
@@ -108,6 +117,23 @@ def audit(
     if plot is not None:
         _kept(lambda: save_figure(lambda path: _draw(outcome, path), plot))
     return REFUTED if outcome.found.refuted else 0
+
+
+def _examined(output: Path | None, as_json: bool) -> int:
+    """The audits' own exam; exit code 4 if a fault was missed or a twin accused."""
+    from epsilearn.audit.exam import exam
+    from epsilearn.cli.exam import show_exam
+
+    _check_places(None, output)
+    with _watched() as progress:
+        result = exam(progress=progress)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        show_exam(result)
+    if output is not None:
+        _kept(lambda: _write(output, result.to_json() + "\n"))
+    return 0 if result.passed else REFUTED
 
 
 def _check_words(
@@ -227,7 +253,11 @@ def _list_subjects(as_json: bool) -> None:
     if as_json:
         print_json(titles)
     else:
-        show([*titles.items(), ("FILE.py:FUNCTION", "any mechanism: see docs/audit.md")])
+        others = [
+            ("FILE.py:FUNCTION", "any mechanism: see docs/audit.md"),
+            (EXAM, "the audits themselves, on known faults"),
+        ]
+        show([*titles.items(), *others])
 
 
 def _claim(epsilon: float, delta: float | None) -> Claim:

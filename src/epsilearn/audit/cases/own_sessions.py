@@ -117,7 +117,7 @@ FAULTS = (
     Fault(
         "a score of a live session",
         "A session was asked about private test rows, and showed how many different ones there were.",
-        "tests/test_evaluation.py",
+        "tests/test_sessions.py",
         partial(_score, at_rows=True),
         partial(_score, at_rows=False),
         ([0.0, 1.0], [1.0, 1.0]),
@@ -126,7 +126,7 @@ FAULTS = (
     Fault(
         "a session that was chosen",
         "Selection asked sessions about rows that were held out, and handed over the one it kept, with the rows in it.",
-        "tests/test_selection.py",
+        "tests/test_sessions.py",
         partial(_kept, asked=True),
         partial(_kept, asked=False),
         ([0.0, 1.0], [1.0, 1.5]),
@@ -135,7 +135,7 @@ FAULTS = (
     Fault(
         "a forecast without its refit",
         "What a fit was said to promise left out the refit.",
-        "tests/test_lasso.py",
+        "tests/test_outlook.py",
         partial(_refit, shares=(0.5, 0.5)),
         partial(_refit, shares=(0.25, 0.25)),
         ([0.5, 0.0],),
@@ -145,7 +145,7 @@ FAULTS = (
     Fault(
         "one file, two budgets",
         "A file could be registered under two names, one after the other or at the same moment, and each had a budget.",
-        "tests/service/test_tables.py",
+        "tests/service/test_registration.py",
         partial(_two_names, by_file=False),
         partial(_two_names, by_file=True),
         ([0.5, 0.0],),
@@ -154,7 +154,7 @@ FAULTS = (
     Fault(
         "a session begun again",
         "A session that was deleted from the database was begun again without a debit.",
-        "tests/service/test_sessions.py",
+        "tests/service/test_answers.py",
         partial(_begun_again, look_at_ledger=False),
         partial(_begun_again, look_at_ledger=True),
         ([0.5, 0.0],),

@@ -140,8 +140,8 @@ def _quoted(values: Sequence[float], *, quote: bool) -> Any:
 
 def _carries_rows(values: Sequence[float], *, carry: bool) -> dict[str, Any]:
     """A plan that says how it was made, by a function that still holds the rows."""
-    rows = list(values)
-    plan = (lambda: len(rows)) if carry else (lambda count=len(rows): count)
+    rows, count = list(values), len(values)
+    plan = (lambda: len(rows)) if carry else (lambda: count)
     return {"plan": plan, "release": _noisy_sum(map(_clip, values))}
 
 
@@ -159,19 +159,19 @@ FAULTS = (
     ),
     _own(
         "landmarks of the table", "The private rows could be given as public landmarks, which a model carries with it.",
-        "tests/kernel/test_leaks.py", _landmarks, "landmarks", (None, [0.0, 1.0]), [0.5, 0.0], [0.5, 0.7],
+        "tests/test_identity.py", _landmarks, "landmarks", (None, [0.0, 1.0]), [0.5, 0.0], [0.5, 0.7],
     ),
     _own(
-        "a warning in a thread", "Worker threads did not know that arithmetic is to be silent: a record could make one warn.",
+        "a warning in a thread", "Worker threads did not keep arithmetic silent: a record could make one warn.",
         "tests/test_threads.py", _in_a_thread, "silent", (False, True), [0.0, 0.5], [0.0, 1e4],
     ),
     _own(
-        "arithmetic that raises", "Under numpy.seterr a far record ended a question in an error, and the question was free.",
+        "arithmetic that raises", "Under numpy.seterr a far record ended a question in an error, free of charge.",
         "tests/kernel/test_extremes.py", _strict_arithmetic, "silent", (False, True), [0.0, 0.5], [0.0, 40.0],
     ),
     _own(
         "a kernel that raises", "Somebody's own kernel was free to fail on one record.",
-        "tests/kernel/test_kernels.py", _own_kernel, "total", (False, True), [0, 1], [0, 3],
+        "tests/kernel/test_user_kernels.py", _own_kernel, "total", (False, True), [0, 1], [0, 3],
     ),
     _own(
         "a giant in a sum", "A giant record changed what the others added to a running sum of doubles.",
@@ -186,12 +186,12 @@ FAULTS = (
         "tests/rows/test_neighbours.py", _common_factor, "of_each", (False, True), [0.5] * 20, [100.0] + [0.5] * 19,
     ),
     _own(
-        "entries in one place", "Entries in one place of a sparse row were clipped one by one, and added up afterwards.",
+        "entries in one place", "Entries in one place of a sparse row were clipped one by one, then added up.",
         "tests/kernel/test_leaks.py", _repeated_entries, "summed", (False, True), [[0.5], [0.0]], [[0.5], [1.0] * 9],
     ),
     _own(
         "a column's type", "One record decided how a whole column was read.",
-        "tests/test_files.py", _read_together, "one_by_one", (False, True), ["1.0"] * 9, ["1.0"] * 8 + ["?"],
+        "tests/test_statistics.py", _read_together, "one_by_one", (False, True), ["1.0"] * 9, ["1.0"] * 8 + ["?"],
     ),
     _own(
         "an open quotation mark", "A record with an open quotation mark swallowed those after it.",
@@ -199,7 +199,7 @@ FAULTS = (
         "1.0\n0.0\n1.0\n1.0\n1.0\n1.0", '1.0\n"0\n1.0\n1.0\n1.0\n1.0',
     ),
     _own(
-        "an error behind an error", "An error that quoted nothing still carried the one it was raised from, and that one's value.",
+        "an error behind an error", "An error that quoted nothing carried the one it was raised from, and its value.",
         "tests/test_statistics.py", _unknown_label, "inside", (True, False), ["a", "zoe"], ["a", "kim"],
     ),
     _own(

@@ -135,7 +135,7 @@ FAULTS = (
     ),
     Fault(
         "opacus 571",
-        "The size of a batch that gradients are divided by was worked out from the number of records, which is private.",
+        "Gradients were divided by a batch size worked out from the number of records, which is private.",
         f"{_OPACUS}/571",
         partial(_mean_gradient, batch=None),
         partial(_mean_gradient, batch=2),
