@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,8 +36,9 @@ def test_a_fault_that_only_samples_show_is_found_too(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in SAMPLED])
-def test_no_method_accuses_a_twin(name):
+def test_no_method_accuses_a_twin(name, monkeypatch):
     """Nor those that the exam does not get to, because a cheaper one has found the fault."""
+    monkeypatch.setattr(module, "TRIALS", 400)
     # Noise of numpy's own is right for the law that is computed, and wrong in its bits.
     fault, methods = BY_NAME[name], set(METHODS) - ({"bits", "sampling"} if BY_NAME[name].laws else set())
     assert [method for method in METHODS if method in methods and METHODS[method](fault, True)] == []
@@ -47,6 +49,14 @@ def test_there_are_sixteen_public_reports():
     assert len(BY_NAME) == len(FAULTS)
     assert {fault.group for fault in FAULTS} == {"public", "further", "own"}
     assert {fault.found_by for fault in FAULTS} == set(METHODS)
+
+
+def test_the_page_about_audits_tells_of_every_fault():
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    for fault in FAULTS:
+        assert fault.reference in page
+        assert any(fault.name in line and f"| {fault.wrong} | {fault.found_by} |" in line for line in page.splitlines())
+    assert all(unread.reference in page for unread in UNREAD)
 
 
 def test_a_table_and_its_neighbours_are_of_a_kind():

@@ -11,10 +11,12 @@ import pytest
 
 import epsilearn as el
 from epsilearn.audit import hostile_neighbours, replay
+from epsilearn.audit.realised import curves_of, exceeds
 from epsilearn.audit.replay_cases import replay_cases
 from epsilearn.audit.subjects import SUBJECTS, Options
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms import additive, path, selection, session
+from epsilearn.mechanisms.release import NoiseLaw
 
 VALUES = ([0.2, 0.4, 0.9],)
 OTHER = [([0.2, 0.4, 0.1],)]
@@ -132,6 +134,16 @@ def test_a_debit_of_the_same_epsilon_says_in_what_it_differs():
 
     (found,) = replay(declares, VALUES, OTHER).differences
     assert (found.kind, found.text) == ("charge", "the same epsilon and delta, with other assumptions")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "k-norm", "choice"])
+def test_what_is_no_number_counts_as_a_loss_beyond_every_promise(kind, value):
+    first, second = np.array([value, 1.0]), np.zeros(2)
+    public = (1.0,) if kind == "choice" else (NoiseLaw(kind, 1.0), 0)
+    curves = curves_of([("choice" if kind == "choice" else "additive", public, first, second, None)])
+    assert exceeds(curves, 1e6, 0.0) > 1e6
+    assert exceeds(curves, 1e6, 1e-6) > 1e6
 
 
 def test_a_file_that_differs_is_found(tmp_path):

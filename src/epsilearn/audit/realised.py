@@ -30,6 +30,8 @@ Pairing = tuple[str, tuple[Any, ...], Any, Any, Any]
 # Smaller losses are the rounding of this audit's own subtractions, not the mechanism's.
 _NOTHING = 1e-12
 _TOLERANCE = 1e-6
+# What a loss counts as that is infinite or no number: a curve wants a finite one, and no promise is near it.
+_FAR = 1e30
 
 
 def distance(first: Any, second: Any) -> Array:
@@ -65,11 +67,15 @@ def curves_of(pairings: Sequence[Pairing]) -> list[Curve]:
 
 
 def _pure(epsilon: float, curve: type[Pure] = Pure) -> list[Curve]:
-    return [curve(epsilon)] if epsilon > _NOTHING else []
+    return [] if epsilon <= _NOTHING else [curve(_finite(epsilon))]
 
 
 def _gaussian(shift: float) -> list[Curve]:
-    return [GaussianShift(shift)] if shift > _NOTHING else []
+    return [] if shift <= _NOTHING else [GaussianShift(_finite(shift))]
+
+
+def _finite(loss: float) -> float:
+    return loss if loss < _FAR else _FAR
 
 
 def _largest(difference: Array) -> float:
