@@ -23,8 +23,8 @@ from epsilearn.audit.trials import judge as judged
 
 __all__ = ["METHODS", "Exam", "Result", "exam", "examine"]
 
-# With so many runs on either table, and a confidence of so much, the faults that are left to sampling are found with
-# a probability beyond 1 - 1e-9, and a twin is accused in one exam of a million.
+# The faults that are left to sampling show in a quarter of their runs or more, and never or hardly ever on the other
+# table: missing one of them is ten standard deviations away. A true claim is refuted once in a million judgements.
 TRIALS = 1500
 CONFIDENCE = 1 - 1e-6
 

@@ -121,18 +121,20 @@ def audit(
 
 def _examined(output: Path | None, as_json: bool) -> int:
     """The audits' own exam; exit code 4 if a fault was missed or a twin accused."""
+    from epsilearn import __version__
     from epsilearn.audit.exam import exam
     from epsilearn.cli.exam import show_exam
 
     _check_places(None, output)
     with _watched() as progress:
         result = exam(progress=progress)
+    told = {"epsilearn": __version__, **result.to_dict()}
     if as_json:
-        print_json(result.to_dict())
+        print_json(told)
     else:
         show_exam(result)
     if output is not None:
-        _kept(lambda: _write(output, result.to_json() + "\n"))
+        _kept(lambda: _write(output, json.dumps(told, indent=2) + "\n"))
     return 0 if result.passed else REFUTED
 
 
