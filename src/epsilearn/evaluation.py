@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive, check_unmasked
@@ -18,7 +19,7 @@ from epsilearn.mechanisms.release import Release, Spender
 from epsilearn.quiet import quietly
 from epsilearn.sessions import check_function
 
-__all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors"]
+__all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors", "take_rows"]
 
 
 def private_score(
@@ -37,9 +38,9 @@ def private_score(
     Parameters
     ----------
     model : estimator
-        Any fitted scikit-learn classifier or regressor, private or not, that answers every row by itself. Sessions
-        are refused: they remember what they are asked. The model's own promise must not rest on these rows, or the
-        two promises add up.
+        Any fitted scikit-learn classifier or regressor, private or not, that answers every row by itself. A row that
+        it fails on counts as wrong. Sessions are refused: they remember what they are asked. The model's own promise
+        must not rest on these rows, or the two promises add up.
     X, y : array
         The private test rows.
     epsilon : float
@@ -104,24 +105,38 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
 
 
 def _predicted(model: Any, X: Any) -> Any:
-    """A model's predictions, in silence; what it fails with is not told, as it may quote a record."""
+    """A model's predictions, in silence. What somebody's model fails on counts as wrong, so that there is an answer."""
     _check_asked(model, X)
     try:
-        with quietly():
-            return model.predict(X)
+        return model.predict(X)
     except EpsilearnError:
         raise  # says what is wrong without a private value
     except Exception:
         pass
-    # Raised out here: the error that was caught may carry private values along.
-    raise InvalidInput(
-        "the model failed to predict the test rows; it must be fitted, to the same columns, and have an answer for "
-        "every row that there can be. Try it on rows that are public"
-    )
+    # Out here: the error that was caught may carry private values along.
+    found = np.empty(X.shape[0] if hasattr(X, "shape") else len(X), object)
+    found[:] = [_one_prediction(model, take_rows(X, slice(row, row + 1))) for row in range(len(found))]
+    return found
+
+
+def _one_prediction(model: Any, row: Any) -> Any:
+    """Of a single row; None, which no label equals, where the model fails."""
+    try:
+        (predicted,) = model.predict(row)
+    except Exception:
+        return None
+    return predicted
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Some rows of an array, a sparse matrix, a list, or a pandas or polars frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _check_asked(model: Any, X: Any) -> None:
     """What can be wrong whatever the rows hold, in words that help."""
+    if hasattr(model, "get_params"):
+        check_is_fitted(model)
     expected: Any = getattr(model, "n_features_in_", None)
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if isinstance(expected, int) and len(shape) == 2 and shape[1] != expected:
@@ -129,12 +144,18 @@ def _check_asked(model: Any, X: Any) -> None:
 
 
 def _as_doubles(predicted: Any) -> NDArray[np.float64]:
-    """Numbers, from a regressor that may say anything."""
+    """Numbers, from a regressor that may say anything; what is none counts as the worst."""
     try:
         return np.asarray(predicted, np.float64)
     except (TypeError, ValueError):
-        pass
-    raise InvalidInput("the model's predictions must be numbers: it calls itself a regressor")
+        return np.array([_as_double(one) for one in predicted])
+
+
+def _as_double(predicted: Any) -> float:
+    try:
+        return float(predicted)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _paired(predicted: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:

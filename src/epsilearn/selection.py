@@ -18,7 +18,7 @@ from epsilearn.calibration.groups import per_record
 from epsilearn.candidates import Candidate, built, check_candidates, private_part, with_public_labels
 from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability, check_unmasked
 from epsilearn.errors import InvalidInput
-from epsilearn.evaluation import check_range, private_score, record_scores
+from epsilearn.evaluation import check_range, private_score, record_scores, take_rows
 from epsilearn.fit_counts import CountedFits, uncounted
 from epsilearn.guarantee import Guarantee
 from epsilearn.identity import check_apart
@@ -236,7 +236,7 @@ class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
         estimator.set_params(**{f"{prefix}{name}": value for name, value in budget.items()})
         # In silence: that a number overflows in a step before the private one would tell of a record.
         with np.errstate(all="ignore"):
-            return estimator.fit(_take(X, rows), y[rows])
+            return estimator.fit(take_rows(X, rows), y[rows])
 
     def _fit_parts(
         self, X: Any, y: Any, candidates: list[Candidate], parts: list[Indices], judge: Indices, promise: Guarantee
@@ -251,7 +251,7 @@ class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
             ]
             marks = []
             for model in fitted:
-                scores, (low, high) = record_scores(model, _take(X, judge), y[judge], self.target_bound)
+                scores, (low, high) = record_scores(model, take_rows(X, judge), y[judge], self.target_bound)
                 marks.append(math.fsum(scores if is_classifier(model) else high - scores) / (high - low))
             # Right answers are counted exactly; other sums are rounded once, and their parts by a few roundings each.
             slack = 0.0 if is_classifier(fitted[0]) else 8 * len(judge) * 2.0**-53
@@ -269,7 +269,12 @@ class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
             with uncounted():
                 fitted = self._fit_one(clone(candidate.estimator), X, y, train, epsilon, 0.0, bits)
             release = private_score(
-                fitted, _take(X, judge), y[judge], epsilon=epsilon, target_bound=self.target_bound, random_state=bits
+                fitted,
+                take_rows(X, judge),
+                y[judge],
+                epsilon=epsilon,
+                target_bound=self.target_bound,
+                random_state=bits,
             )
             return (release.value if is_classifier(fitted) else -release.value), (candidate.settings, fitted)
 
@@ -361,8 +366,3 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
             "X must be a table whose rows are all of one length, and y must hold one label or number for each of them"
         )
     return X, y
-
-
-def _take(X: Any, rows: Indices) -> Any:
-    """Some rows of an array, a sparse matrix, or a pandas or polars frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]

@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -33,7 +34,7 @@ import epsilearn as el
 from epsilearn import statistics
 from epsilearn.audit import Replay, hostile_neighbours, replay
 from epsilearn.cli import _run
-from epsilearn.kernel import RBF, Linear
+from epsilearn.kernel import RBF, Linear, UserKernel
 from epsilearn.losses import HuberisedHinge
 
 ROWS, WIDTH = 60, 3
@@ -360,6 +361,69 @@ def _asked(client: Any, kind: str, schema: str) -> dict[str, Any]:
     return seen
 
 
+# ------------------------------------------------------------------------------- what users can bring in themselves
+
+
+def swapped_step(X: np.ndarray, y: np.ndarray) -> Any:
+    """A grid that puts a step which learns in the place of one that does not."""
+    from sklearn.preprocessing import MaxAbsScaler
+
+    steps = make_pipeline(el.BoundedScaler(bounds=(-1, 1)), el.LogisticRegression(data_norm=1.0, **CLASSES))
+    return el.PrivateSelection(steps, {"boundedscaler": [MaxAbsScaler()]}, epsilon=1.0).fit(X, y)
+
+
+def own_landmarks(X: np.ndarray, y: np.ndarray) -> Any:
+    """The private table itself as landmarks."""
+    return el.LandmarkClassifier(landmarks=X[:5], **CLASSES).fit(X, y)
+
+
+def selected_landmarks(X: np.ndarray, y: np.ndarray) -> Any:
+    model = el.LandmarkClassifier(landmarks=PUBLIC, **CLASSES)
+    return el.PrivateSelection(model, {"landmarks": [X[:5]]}, epsilon=1.0).fit(X, y)
+
+
+def own_kernel(X: np.ndarray, y: np.ndarray) -> Any:
+    """A kernel that fails on some private points."""
+
+    def kernel(a: float, b: float) -> float:
+        if abs(a) > 5 or abs(b) > 5:
+            raise KeyError(a)
+        return float(np.exp(-((a - b) ** 2)))
+
+    model = el.GaussianProcessRelease(kernel=UserKernel(kernel, declared=1.0), **CLASSES)
+    model.fit(X[:, 0].tolist(), y)
+    return model, model.decision_function([0.25, 0.5]), model.points_left_
+
+
+def own_model(X: np.ndarray, y: np.ndarray) -> Any:
+    """A score of somebody's model that fails on some private rows, and warns on others."""
+
+    class Picky(ClassifierMixin, BaseEstimator):
+        def fit(self, X: Any, y: Any) -> Any:
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X: Any) -> Any:
+            if np.abs(X).max() > 5:
+                raise ValueError(f"{np.abs(X).max()} is too large")
+            if np.abs(X).max() > 1.5:
+                warnings.warn("rather large", stacklevel=2)
+            return np.where(X[:, 0] > 0, 1, -1)
+
+    return el.private_score(Picky().fit(ELSEWHERE, LABELS), X, y, epsilon=1.0)
+
+
+def strict_numpy(model: Model, X: np.ndarray, y: np.ndarray) -> Any:
+    """A program that wants numpy to raise whatever happens."""
+    with np.errstate(all="raise"):
+        return _shown(model, model.make().fit(X, y))
+
+
+def strict_statistic(column: np.ndarray) -> Any:
+    with np.errstate(all="raise"):
+        return [statistic(name, np.asarray, column) for name in ("sum", "mean", "variance", "quantile", "histogram")]
+
+
 # ------------------------------------------------------------------------------------------------------ the matrix
 
 
@@ -417,6 +481,12 @@ def cells() -> Iterator[Cell]:
     for kind in ("csv", "parquet"):
         yield Cell("epsilearn evaluate", "logistic", kind, partial(command_evaluate, kind), (X, LABELS), (False, True))
     yield Cell("epsilearn audit", "", "csv", command_audit, (X, LABELS), (False, True))
+    for run in (swapped_step, own_landmarks, selected_landmarks, own_kernel, own_model):
+        yield Cell(run.__name__.replace("_", " "), "", "numpy", run, (X, LABELS), (False, True))
+    for name, model in MODELS.items():
+        table, labels = (X, model.target), (False, model.classifies)
+        yield Cell("strict numpy", name, "numpy", partial(strict_numpy, model), table, labels)
+    yield Cell("strict numpy", "statistics", "numpy", strict_statistic, (NUMBERS,), (False,))
     for kind in ("model", "process", "interactive", "statistics"):
         yield Cell("service", kind, "csv", partial(service, kind), (X, LABELS), (False, True))
 
