@@ -52,7 +52,7 @@ def is_line(text: str) -> bool:
 
     Examples
     --------
-    >>> is_line("年次\u3000報告"), is_line("two\nlines"), is_line("\u202eesrever")
+    >>> is_line("年次 報告"), is_line("two" + chr(10) + "lines"), is_line(chr(0x202E) + "turned around")
     (True, False, False)
     """
     return text.isprintable() or not any(unicodedata.category(letter) in _NO_TEXT for letter in text)
