@@ -106,7 +106,6 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
 
 def _predicted(model: Any, X: Any) -> Any:
     """A model's predictions, in silence. What somebody's model fails on counts as wrong, so that there is an answer."""
-    _check_asked(model, X)
     try:
         return model.predict(X)
     except EpsilearnError:
@@ -114,6 +113,7 @@ def _predicted(model: Any, X: Any) -> Any:
     except Exception:
         pass
     # Out here: the error that was caught may carry private values along.
+    _check_asked(model, X)
     found = np.empty(X.shape[0] if hasattr(X, "shape") else len(X), object)
     found[:] = [_one_prediction(model, take_rows(X, slice(row, row + 1))) for row in range(len(found))]
     return found
@@ -134,7 +134,7 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 
 def _check_asked(model: Any, X: Any) -> None:
-    """What can be wrong whatever the rows hold, in words that help."""
+    """Why a model fails on any rows, whatever they hold, in words that help."""
     if hasattr(model, "get_params"):
         check_is_fitted(model)
     expected: Any = getattr(model, "n_features_in_", None)
