@@ -139,8 +139,11 @@ class Client:
         return _of(Budget, self._call("GET", f"/api/datasets/{_quoted(dataset)}")["balance"])
 
     def spending(self, dataset: str) -> list[dict[str, Any]]:
-        """What was spent when, by whom, for what."""
-        return list(self._call("GET", f"/api/datasets/{_quoted(dataset)}")["spending"])
+        """What was spent when, by whom, for what: every debit, in their order."""
+        path, found = f"/api/datasets/{_quoted(dataset)}/spending", list[dict[str, Any]]()
+        while page := self._call("GET", f"{path}?before={found[0]['entry']}" if found else path)["spending"]:
+            found = page + found
+        return found
 
     def releases(self, dataset: str) -> list[Release]:
         """What has been opened on a data set, the newest first."""

@@ -52,8 +52,17 @@ ROW = points(1)[0]
         (json.dumps({"rows": [{**ROW, "\u0000": 1}]}).encode(), 422, "not one of the columns"),
         (json.dumps({"rows": [ROW], "more": 1}).encode(), 422, "more"),
         (json.dumps({"rows": [ROW] * 1001}).encode(), 422, "at most 1,000"),
-        (b"[" * 100_000, 400, "not JSON"),
-        (b'{"rows": ' + b"[" * 5000 + b"]" * 5000 + b"}", 400, "not JSON"),
+        (b"[" * 100_000, 422, "nested too deeply"),
+        (b'{"rows": ' + b"[" * 5000 + b"]" * 5000 + b"}", 422, "nested too deeply"),
+        (b'{"rows": [{"age": []}]}', 422, "nested too deeply"),
+        (b'{"rows": ["[[[[[[{"]}', 422, "rows.0"),
+        (b'{"rows": [1' + b",1" * 1_300_000 + b"]}", 422, "at most 1,000 rows"),
+        (b'{"rows": [{}' + b",{}" * 1_300_000 + b"]}", 422, "at most 1,000 rows"),
+        (b'{"rows": [3, 4, 5]}', 422, "rows.0: Input should be an object"),
+        (b'{"rows": [{"age": 1' + b',"age": 1' * 10_000 + b"}]}", 422, "too many members"),
+        (b'{"rows": [{' + b",".join(b'"%d": ""' % i for i in range(9_000)) + b"}]}", 422, "not one of the columns"),
+        (b'{"rows": [{' + b",".join(b'"%d": NaN' % i for i in range(9_000)) + b"}]}", 422, "more than 100 things"),
+        (b'{"rows": []' + b',"more": 1' * 100 + b"}", 422, "too many members"),
         (b" " * 4_000_001, 413, "longer than"),
     ],
 )
@@ -205,16 +214,16 @@ def test_an_error_nobody_foresaw_says_nothing(deployment, open_one, clinic, tmp_
     key = made.key("holder", "ruth")
     made.start()
     try:
-        with sqlite3.connect(tmp_path / "state.db") as connection:
-            connection.execute("ALTER TABLE epsilearn_key RENAME TO somewhere_else")
-        status, _, body = made.raw("GET", "/api/me", key=key)
-        assert (status, json.loads(body)) == (503, {"error": "the server's database is out of reach"})
         with sqlite3.connect(tmp_path / "state.db.calls") as connection:
             connection.execute("ALTER TABLE epsilearn_call RENAME TO somewhere")
         status, _, body = made.raw("GET", "/api/me", key=key)
         assert (status, json.loads(body)) == (
             503, {"error": "this call cannot be written into the log, so it is not answered"}
         )  # fmt: skip
+        with sqlite3.connect(tmp_path / "state.db") as connection:
+            connection.execute("ALTER TABLE epsilearn_key RENAME TO somewhere_else")
+        status, _, body = made.raw("GET", "/api/me", key=key)
+        assert (status, json.loads(body)) == (503, {"error": "the server's database is out of reach"})
         assert made.raw("GET", "/healthz")[0] == 503
     finally:
         made.stop()

@@ -6,7 +6,8 @@ import asyncio
 from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
+from starlette.concurrency import run_in_threadpool
 
 from epsilearn import __version__
 from epsilearn.errors import InvalidInput
@@ -14,6 +15,7 @@ from epsilearn.ledger import Balance as LedgerBalance
 from epsilearn.schema import Schema
 from epsilearn.service.asked import as_table
 from epsilearn.service.asker import Asker, Told
+from epsilearn.service.bodies import CheckedRoute
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import HOLDER, Caller
 from epsilearn.service.leave import statistics_promise
@@ -28,16 +30,17 @@ from epsilearn.service.messages import (
     Points,
     ReleaseDetails,
     ReleaseSummary,
-    Spending,
+    SpendingPage,
     StatisticAnswer,
 )
 from epsilearn.service.parts import Analyst, Here, Parts
 from epsilearn.service.releases import OPEN, Release
+from epsilearn.service.spending import PAGE, spent
 from epsilearn.service.tables import DataSet, NotFound, Taken
 
 __all__ = ["balance_of", "data_set_details", "release_details", "router"]
 
-router = APIRouter(prefix="/api", tags=["analyst"], responses=FAULTS)
+router = APIRouter(prefix="/api", tags=["analyst"], responses=FAULTS, route_class=CheckedRoute)
 Name = Annotated[str, Path(max_length=64, examples=["stays"])]
 Id = Annotated[str, Path(max_length=64, examples=["5f0c6a2b9d3e1f47"])]
 _KINDS = {"model.json": "application/json", "guarantee.json": "application/json", "report.html": "text/html"}
@@ -73,18 +76,10 @@ def _summary(caller: Caller | None, release: Release) -> dict[str, Any]:
 
 def data_set_details(here: Parts, dataset: DataSet, caller: Caller | None = None) -> DataSetDetails:
     """Everything that is public about a data set."""
-    ledger = here.tables.ledger(dataset.name, "")
-    spending = [
-        Spending(
-            entry=entry["entry"], time=entry["time"], who=entry["who"], purpose=entry["purpose"],
-            epsilon=entry["guarantee"]["epsilon"], delta=entry["guarantee"]["delta"], status=entry["status"],
-            used=min(1.0, entry["used"]),
-        )
-        for entry in ledger.history()
-    ]  # fmt: skip
+    balance = here.tables.ledger(dataset.name, "").balance()
     return DataSetDetails(
-        name=dataset.name, rows=dataset.rows, balance=balance_of(ledger.balance()), created=dataset.created,
-        who=dataset.who, columns=_columns(dataset.schema, None), spending=spending,
+        name=dataset.name, rows=dataset.rows, balance=balance_of(balance), created=dataset.created, who=dataset.who,
+        columns=_columns(dataset.schema, None), spending=spent(here.database, dataset.name),
         releases=[ReleaseSummary(**_summary(caller, release)) for release in here.releases.of(dataset.name)],
     )  # fmt: skip
 
@@ -137,6 +132,17 @@ def get_data_set(name: Name, caller: Analyst, here: Here) -> DataSetDetails:
     return data_set_details(here, here.tables.get(name), caller)
 
 
+@router.get("/datasets/{name}/spending")
+def get_spending(
+    name: Name, caller: Analyst, here: Here, before: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
+    count: Annotated[int, Query(ge=1, le=PAGE)] = PAGE,
+) -> SpendingPage:  # fmt: skip
+    """What was spent on a data set: the newest debits, or those before an entry."""
+    if not caller.may_see(name):
+        raise NotFound(f"there is no data set {name!r}, or none that this key is for")
+    return SpendingPage(spending=spent(here.database, here.tables.get(name).name, before, count))
+
+
 @router.get("/releases/{release}")
 def get_release(release: Id, caller: Analyst, here: Here) -> ReleaseDetails:
     """A release: what it promises, and what may still be asked."""
@@ -146,12 +152,12 @@ def get_release(release: Id, caller: Analyst, here: Here) -> ReleaseDetails:
 @router.post("/releases/{release}/predict")
 async def predict(release: Id, asked: Points, caller: Analyst, here: Here) -> Answers:
     """Private predictions for some points. The same point has the same answer, whoever asks, whenever."""
-    found = await asyncio.to_thread(_predicting, here, caller, release, asked)
+    found = await run_in_threadpool(_predicting, here, caller, release, asked)
     asker = here.releases.loaded(found)
     if asker is None:
         asker = await here.lanes.loading.run(found.id, here.releases.asker, found)
     # No thread waits with them: padded answers would keep all threads from everybody else.
-    told = await asyncio.wrap_future(await asyncio.to_thread(_asked, asker, asked))
+    told = await asyncio.wrap_future(await run_in_threadpool(_asked, asker, asked))
     here.metrics.answered(found.kind, len(told.answers))
     return Answers.model_validate({"answers": told.answers, "left": told.left})
 

@@ -15,8 +15,10 @@ from starlette.routing import Match
 
 from epsilearn import __version__
 from epsilearn.errors import EpsilearnError
-from epsilearn.service import analyst_routes, holder_routes, store
+from epsilearn.service import analyst_routes, bodies, holder_routes, store
+from epsilearn.service.bodies import first_fault
 from epsilearn.service.configuration import Configuration
+from epsilearn.service.connections import Connections, tls_context
 from epsilearn.service.faults import FAULTS, told
 from epsilearn.service.guard import Guard
 from epsilearn.service.parts import Parts
@@ -38,18 +40,9 @@ def _told(error: Exception) -> JSONResponse:
 
 
 def _invalid(error: RequestValidationError) -> JSONResponse:
-    """The first thing that is wrong, by its place; what was sent is not repeated."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return JSONResponse({"error": "the body is not JSON"}, 400)
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
-    values = [fault for fault in error.errors() if fault["loc"][:2] == ("body", "rows") and len(fault["loc"]) > 4]
-    if values:
-        # A value may be of several kinds, and each would complain by itself.
-        place = ".".join(map(str, values[0]["loc"][1:4]))
-        return JSONResponse({"error": f"{place}: must be a text, a finite number, true, false or null"}, 422)
-    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
-    return JSONResponse({"error": f"{place or 'the body'}: {first['msg']}{more}"}, 422)
+    """What is wrong with a path, a query, or a body that is none; others have been checked by then."""
+    status, text = first_fault(list(error.errors()))
+    return JSONResponse({"error": text}, status)
 
 
 def create(configuration: Configuration, term: int | None = None) -> FastAPI:
@@ -63,6 +56,7 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
         Which server this is, where several could be started: see `epsilearn.service.fencing`.
     """
     here = Parts(configuration, term)
+    bodies.prepare()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -74,8 +68,11 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     app = FastAPI(
         title="epsilearn", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None,
         lifespan=lifespan, openapi_url="/openapi.json", separate_input_output_schemas=False,
+        # A redirect would name whatever host the caller says this is.
+        redirect_slashes=False,
     )  # fmt: skip
     app.state.parts = here
+    app.state.connections = Connections(configuration.limits, tls_context(configuration), here.metrics)
     app.add_exception_handler(EpsilearnError, _as_handler(_told))
     app.add_exception_handler(RequestValidationError, _as_handler(_invalid))
     app.add_exception_handler(HTTPException, cast(Any, _plain))

@@ -1,10 +1,10 @@
-"""Who is let in: whose key it is, whether it is for this, and how often it has called."""
+"""Who is let in: whose key it is, whether it is for this, how often it has called, and how much of it is in hand."""
 
 from __future__ import annotations
 
 from epsilearn.errors import EpsilearnError
 from epsilearn.service.keys import Caller, Keys, UnknownKey
-from epsilearn.service.limits import Buckets
+from epsilearn.service.limits import Buckets, Places
 
 __all__ = ["Callers", "Forbidden", "TooOften"]
 
@@ -16,9 +16,9 @@ class Forbidden(EpsilearnError):
 class TooOften(EpsilearnError):
     """More calls than a key may make."""
 
-    def __init__(self, wait: float) -> None:
+    def __init__(self, wait: float, caller: Caller | None = None) -> None:
         super().__init__(f"too many calls with this key or from this address; wait {max(1, round(wait))} seconds")
-        self.wait = wait
+        self.wait, self.caller = wait, caller
 
 
 class Callers:
@@ -29,14 +29,16 @@ class Callers:
     keys : Keys
     per_minute : float
         How many calls a key may make in this process; an address with wrong keys a tenth of that.
+    at_once : int
+        How many calls of a key may be in hand in this process.
     """
 
-    def __init__(self, keys: Keys, per_minute: float) -> None:
-        self._keys = keys
+    def __init__(self, keys: Keys, per_minute: float, at_once: int) -> None:
+        self._keys, self._places = keys, Places(at_once)
         self._calls, self._wrong = Buckets(per_minute), Buckets(max(1.0, per_minute / 10))
 
     def admit(self, authorization: str, address: str) -> Caller:
-        """Whose call it is, by the header and the address it came with."""
+        """Whose call it is, by the header and the address it came with; it is in hand until `leave`."""
         scheme, _, key = authorization.partition(" ")
         try:
             caller = self._keys.check(key if scheme.lower() == "bearer" else "")
@@ -45,5 +47,11 @@ class Callers:
                 raise TooOften(wait) from None
             raise
         if (wait := self._calls.take(caller.key)) > 0:
-            raise TooOften(wait)
+            raise TooOften(wait, caller)
+        if not self._places.enter(caller.key):
+            raise TooOften(1.0, caller)
         return caller
+
+    def leave(self, caller: Caller) -> None:
+        """A call that was admitted has ended."""
+        self._places.leave(caller.key)

@@ -16,7 +16,7 @@ __all__ = ["Configuration", "Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server allows of one request, one key and one answer.
+    """What a server allows of one request, one key, one connection and its log.
 
     Attributes
     ----------
@@ -34,6 +34,21 @@ class Limits:
     sessions_gib : float
         How much memory the noise of all live sessions may take together, in each worker: a session's grows with the
         square of the points asked. Who was asked longest ago lets go of it first.
+    calls_at_once : int
+        How many calls of one key a worker has in hand at a time; more are told to come back.
+    connections : int
+        How many connections a worker keeps open; at most half of the files that it may open. One more takes the place
+        of the one that has waited longest for its first request, or else of one that is idle.
+    header_seconds : float
+        In which a connection must be encrypted, if it is to be, and the header of a request be complete.
+    body_seconds : float
+        In which the body of a request must be complete, and in which somebody must take some of a long answer.
+    keep_alive_seconds : float
+        After which a connection without a request is closed.
+    log_calls : int
+        How many calls the log lists one by one; older ones are counted by the day.
+    log_days : float
+        For how many days it lists them, and keeps counts of refused ones.
     """
 
     rows_per_request: int = 1000
@@ -42,6 +57,13 @@ class Limits:
     pad_seconds: float = 0.25
     memory_gib: float = 4.0
     sessions_gib: float = 2.0
+    calls_at_once: int = 64
+    connections: int = 500
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
+    keep_alive_seconds: float = 20.0
+    log_calls: int = 1_000_000
+    log_days: float = 400.0
 
 
 @dataclass(frozen=True)

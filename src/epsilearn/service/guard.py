@@ -1,5 +1,5 @@
 """What every request passes: its size is bounded, its call is written down before its answer leaves, and an error that
-nobody foresaw says nothing."""
+nobody foresaw says nothing. What is refused for its key, or for coming too often, is counted and not listed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from epsilearn.checks import as_line
 from epsilearn.errors import EpsilearnError
-from epsilearn.service.callers import Callers
+from epsilearn.service.callers import Callers, TooOften
 from epsilearn.service.faults import complain, told
 from epsilearn.service.keys import Caller
 from epsilearn.service.metrics import Metrics
@@ -24,7 +25,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-_LONGEST_PATH = 300
+_LONGEST_PATH, _LONGEST_METHOD = 300, 20
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -61,6 +62,8 @@ class Guard:
 
     def __init__(self, app: Any, callers: Callers, log: CallLog, metrics: Metrics, longest: int) -> None:
         self._app, self._callers, self._log, self._metrics, self._longest = app, callers, log, metrics, longest
+        # Threads of its own: whoever waits for an answer must not keep others from being let in.
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="epsilearn-door")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,17 +74,23 @@ class Guard:
             if exchange.is_call:
                 scope["epsilearn"] = exchange.caller = await self._admitted(scope)
             await self._app(scope, exchange.receive, exchange.send)
+        except TooOften as error:
+            exchange.caller = error.caller
+            await exchange.refuse(*told(error))
         except _TooLong:
             await exchange.refuse(413, f"the body is longer than {self._longest:,} bytes; ask for less at a time")
         except Exception as error:
             await exchange.refuse(*told(error))
         finally:
+            if "epsilearn" in scope:
+                self._callers.leave(scope["epsilearn"])
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(route, scope["method"], exchange.status, time.monotonic() - start)
 
     async def _admitted(self, scope: Scope) -> Caller:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return await asyncio.to_thread(self._callers.admit, header.decode("latin-1"), _address(scope))
+        given, loop = header.decode("latin-1"), asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._callers.admit, given, _address(scope))
 
 
 class _Exchange:
@@ -123,14 +132,17 @@ class _Exchange:
             await self._send(message)
 
     async def _written_down(self) -> bool:
-        """Whether the call is in the log; if it cannot be, nothing but that is told."""
+        """Whether the call is in the log, or counted there; if it cannot be, nothing but that is told."""
         if not self.is_call:
             return True
+        if self.caller is None or self.status == 429:
+            self._guard._log.count(self.status, self.caller, _address(self._scope))
+            return True
         call = {
-            "key": None if self.caller is None else self.caller.key,
-            "who": "" if self.caller is None else self.caller.name,
+            "key": self.caller.key,
+            "who": self.caller.name,
             "address": _address(self._scope),
-            "method": self._scope["method"],
+            "method": _printable(self._scope["method"])[:_LONGEST_METHOD],
             "path": _printable(self._scope["path"]),
             "status": self.status,
         }

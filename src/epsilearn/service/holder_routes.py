@@ -10,11 +10,13 @@ from fastapi import APIRouter, Path, Query, Response
 from epsilearn.errors import InvalidInput
 from epsilearn.schema import Schema
 from epsilearn.service.analyst_routes import balance_of, data_set_details, release_details
+from epsilearn.service.bodies import CheckedRoute
 from epsilearn.service.callers import Forbidden
 from epsilearn.service.faults import FAULTS
 from epsilearn.service.keys import Caller
 from epsilearn.service.messages import (
     Bill,
+    CallCounts,
     Calls,
     CreatedKey,
     CreateKey,
@@ -30,7 +32,7 @@ from epsilearn.service.tables import DataSet, NotFound
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api", tags=["holder"], responses=FAULTS)
+router = APIRouter(prefix="/api", tags=["holder"], responses=FAULTS, route_class=CheckedRoute)
 Name = Annotated[str, Path(max_length=64, examples=["stays"])]
 
 
@@ -136,6 +138,16 @@ def read_log(
     """The newest calls, or those before a number. For keys that are for every data set."""
     _check_unlimited(caller)
     return Calls.model_validate({"calls": here.log.listed(before, count)})
+
+
+@router.get("/log/counts")
+def read_counts(
+    caller: Holder, here: Here, start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    count: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> CallCounts:  # fmt: skip
+    """Calls that are counted and not listed, the newest first: refused ones by the minute, old ones by the day."""
+    _check_unlimited(caller)
+    return CallCounts.model_validate({"counts": here.log.counted(start, count)})
 
 
 def _check_unlimited(caller: Caller) -> None:

@@ -130,15 +130,18 @@ class Keys:
 
     def check(self, text: str) -> Caller:
         """Whose key this is; `UnknownKey` if it is nobody's, any more or yet."""
+        unknown = UnknownKey("this key is not valid: it is wrong, expired or revoked; ask the data holder for one")
         form = _FORM.fullmatch(text)
-        made, secret = form.groups() if form else ("", "")
+        if form is None:
+            raise unknown  # nobody's, and not worth a look into the database
+        made, secret = form.groups()
         with self._database.transaction(write=False) as connection:
             row = connection.execute(store.keys.select().where(store.keys.c.id == made)).first()
         # As much work for a name that does not exist.
         same = hmac.compare_digest(_digest("") if row is None else row.digest, _digest(secret))
         ended = row is None or row.revoked is not None or (row.expires is not None and row.expires <= store.now())
         if row is None or ended or not same:
-            raise UnknownKey("this key is not valid: it is wrong, expired or revoked; ask the data holder for one")
+            raise unknown
         return Caller(row.id, row.role, row.name, _names(row.datasets), row.expires)
 
     def revoke(self, key: str) -> bool:

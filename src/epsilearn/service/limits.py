@@ -1,12 +1,13 @@
-"""How often somebody may call: a bucket of tokens for each key, and for each address that gives wrong ones."""
+"""How often somebody may call, and how much at once: a bucket of tokens for each key, and for each address that gives
+wrong ones; places for what is in hand."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
-__all__ = ["Buckets"]
+__all__ = ["Buckets", "Places"]
 
 _MOST = 10_000  # callers remembered; whoever was not seen for longest is forgotten first, with a full bucket
 
@@ -44,3 +45,40 @@ class Buckets:
             if len(self._levels) > _MOST:
                 self._levels.popitem(last=False)
             return wait
+
+
+class Places:
+    """How much of each caller is in hand at the moment, up to a number.
+
+    Parameters
+    ----------
+    most : int
+        For each caller.
+
+    Examples
+    --------
+    >>> places = Places(1)
+    >>> places.enter("anna"), places.enter("anna"), places.enter("bert")
+    (True, False, True)
+    >>> places.leave("anna")
+    >>> places.enter("anna")
+    True
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    def enter(self, caller: str) -> bool:
+        """Whether there was a place."""
+        with self._lock:
+            free = self._taken[caller] < self._most
+            self._taken[caller] += free
+            return free
+
+    def leave(self, caller: str) -> None:
+        """Give it back."""
+        with self._lock:
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]

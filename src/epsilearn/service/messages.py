@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from epsilearn.checks import is_line
 
 __all__ = [
-    "Answers", "AskStatistic", "Balance", "Bill", "Calls", "CreateKey", "CreatedKey", "DataSetDetails",
+    "Answers", "AskStatistic", "Balance", "Bill", "CallCounts", "Calls", "CreateKey", "CreatedKey", "DataSetDetails",
     "DataSetSummary", "Fault", "Files", "Interactive", "KeyList", "Me", "Model", "OpenRelease", "Points", "Process",
-    "RegisterDataSet", "ReleaseDetails", "Spending", "StatisticAnswer", "Statistics",
+    "RegisterDataSet", "ReleaseDetails", "Spending", "SpendingPage", "StatisticAnswer", "Statistics",
 ]  # fmt: skip
 
 
@@ -65,7 +65,9 @@ class CreateKey(Message):
 
     role: Literal["holder", "analyst"] = Field(examples=["analyst"])
     name: Name = Field(examples=["anna"])
-    datasets: list[Name] | None = Field(None, max_length=100, description="What it is for; null: every data set")
+    datasets: Annotated[list[Name], Field(fail_fast=True)] | None = Field(
+        None, max_length=100, description="What it is for; null: every data set"
+    )
     days: Annotated[float, Field(gt=0, le=36500, allow_inf_nan=False)] | None = Field(None, examples=[90])
 
 
@@ -118,6 +120,25 @@ class Calls(Reply):
     """The newest calls, or those before a number."""
 
     calls: list[Call]
+
+
+class CallCount(Reply):
+    """How many calls of one kind there were in a minute or on a day."""
+
+    time: str = Field(description="The minute for refused calls, the day for those that were once listed")
+    key: str = Field(description="Empty if the key was wrong, or there was none")
+    who: str
+    address: str = Field(description='Where refused calls came from, or "several"')
+    method: str
+    path: str
+    status: int
+    calls: int
+
+
+class CallCounts(Reply):
+    """Calls that are counted rather than listed: refused ones, and those too old for the list."""
+
+    counts: list[CallCount]
 
 
 # ------------------------------------------------------------------------------------------------------- data sets
@@ -209,6 +230,12 @@ class DataSetDetails(DataSetSummary):
     who: str
     columns: list[Column]
     releases: list[ReleaseSummary]
+    spending: list[Spending] = Field(description="The newest 1,000 debits; older ones: see its own path")
+
+
+class SpendingPage(Reply):
+    """Some debits of a data set, in their order."""
+
     spending: list[Spending]
 
 
@@ -295,7 +322,10 @@ class ReleaseDetails(ReleaseSummary):
 class Points(Message):
     """Points to ask about, each with the schema's columns; the target is left out."""
 
-    rows: list[dict[ColumnName, Value]] = Field(min_length=1, examples=[[{"age": 63, "ward": "surgery"}]])
+    # The first row that is wrong is the last that is looked at.
+    rows: Annotated[list[dict[ColumnName, Value]], Field(fail_fast=True)] = Field(
+        min_length=1, examples=[[{"age": 63, "ward": "surgery"}]]
+    )
 
 
 class OneAnswer(Reply):
@@ -320,7 +350,9 @@ class AskStatistic(Message):
     column: ColumnName
     epsilon: Epsilon = Field(examples=[0.1])
     equals: Value = Field(None, description="For count: the category to count")
-    edges: list[Finite] | None = Field(None, min_length=2, max_length=1000, description="For histograms of numbers")
+    edges: Annotated[list[Finite], Field(fail_fast=True)] | None = Field(
+        None, min_length=2, max_length=1000, description="For histograms of numbers"
+    )
     q: float = Field(0.5, gt=0, lt=1, description="For quantile")
 
 

@@ -28,6 +28,9 @@ class Metrics:
             buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
         )  # fmt: skip
         self._answers = Counter("epsilearn_answers", "Points answered, by kind", ["kind"], registry=self._registry)
+        self._cut = Counter(
+            "epsilearn_connections_cut", "Connections that the server ended, by why", ["why"], registry=self._registry
+        )
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """One call."""
@@ -38,6 +41,10 @@ class Metrics:
     def answered(self, kind: str, points: int) -> None:
         """Some points."""
         self._answers.labels(kind).inc(points)
+
+    def cut(self, why: str) -> None:
+        """A connection that was ended: too slow, malformed, or in the place of a newer one."""
+        self._cut.labels(why).inc()
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -42,27 +42,27 @@ class Parts:
         self.database = database if term is None else fenced(database, term)
         self.keys = Keys(self.database)
         self.tables = Tables(self.database, configuration.tables, limits.memory_gib * 2**30)
-        self.releases = Releases(
-            self.database, self.tables, Room(limits.sessions_gib * 2**30), limits.pad_seconds, complain
-        )
-        self.log, self.metrics = CallLog(store.log_store(database)), Metrics()
-        self.lanes = Lanes()
-        self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers)
+        room = Room(limits.sessions_gib * 2**30)
+        self.releases = Releases(self.database, self.tables, room, limits.pad_seconds, complain)
+        self.log = CallLog(store.log_store(database), limits.log_calls, limits.log_days)
+        self.metrics, self.lanes = Metrics(), Lanes()
+        self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers, limits.calls_at_once)
 
 
-def _parts(request: Request) -> Parts:
+# These are coroutines: a function would wait for one of the threads that long answers may hold.
+async def _parts(request: Request) -> Parts:
     """The parts of the application that a request came to."""
     found: Parts = request.app.state.parts
     return found
 
 
-def _caller(request: Request, _given: Annotated[object, Depends(_bearer)]) -> Caller:
+async def _caller(request: Request, _given: Annotated[object, Depends(_bearer)]) -> Caller:
     """Whoever was let in before anything of the request was read."""
     found: Caller = request.scope["epsilearn"]
     return found
 
 
-def _holder(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _holder(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.role != HOLDER:
         raise Forbidden("this is for data holders; the key is an analyst's")
     return caller

@@ -18,6 +18,7 @@ import uvicorn
 from epsilearn.service import store
 from epsilearn.service.app import create
 from epsilearn.service.configuration import Configuration
+from epsilearn.service.connections import backlog, tls_context
 from epsilearn.service.fencing import fenced, only_server
 from epsilearn.service.metrics import MULTIPROCESS
 from epsilearn.service.releases import sweep
@@ -37,6 +38,7 @@ def serve(path: str | Path) -> None:
         The TOML file.
     """
     configuration = Configuration.read(path)
+    tls_context(configuration)  # complains at once, before any process is started
     _be_quiet()
     # Once everything is finished, uvicorn gives the signal on: to whom it would otherwise end at once, unwritten.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -45,11 +47,15 @@ def serve(path: str | Path) -> None:
         sweep(fenced(database, term))
         options: dict[str, Any] = {
             "host": configuration.host, "port": configuration.port, "server_header": False,
-            # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path.
-            "access_log": False, "log_level": "warning", "timeout_graceful_shutdown": 30, "proxy_headers": False,
+            # Deadlines, encryption and the cap on connections are this protocol's.
+            "http": "epsilearn.service.connections:Connection", "ws": "none", "loop": "asyncio",
+            "backlog": backlog(), "timeout_keep_alive": configuration.limits.keep_alive_seconds,
+            # Half-open connections count in this; it is for calls that go on after their connection was given up.
+            "limit_concurrency": 2 * configuration.limits.connections,
+            # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path, and its
+            # warnings are one for each malformed request.
+            "access_log": False, "log_level": "error", "timeout_graceful_shutdown": 30, "proxy_headers": False,
         }  # fmt: skip
-        if configuration.certificate is not None:
-            options |= {"ssl_certfile": configuration.certificate, "ssl_keyfile": configuration.private_key}
         if configuration.workers == 1:
             uvicorn.run(create(configuration, term), **options)
             return

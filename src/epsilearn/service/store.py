@@ -15,8 +15,8 @@ from epsilearn.database import Database, sqlite_path, wait_for_makers
 from epsilearn.errors import LedgerError
 
 __all__ = [
-    "UPGRADES", "answers", "calls", "datasets", "digits", "documents", "keys", "log_store", "now", "opened_store",
-    "releases", "servers", "sessions", "statistics", "values",
+    "UPGRADES", "answers", "calls", "counted", "datasets", "digits", "documents", "keys", "log_store", "now",
+    "opened_store", "releases", "servers", "sessions", "statistics", "values",
 ]  # fmt: skip
 
 _PATIENCE = 60.0  # seconds to wait for another process that is making the same file
@@ -146,6 +146,14 @@ calls = sa.Table(
     _text("method"),
     _text("path"),
     sa.Column("status", sa.Integer, nullable=False),
+)
+# Calls that are counted rather than listed: refused ones by the minute, old ones by the day.
+counted = sa.Table(
+    "epsilearn_call_count",
+    _log_metadata,
+    *(sa.Column(name, sa.Text, primary_key=True) for name in ("time", "key", "who", "address", "method", "path")),
+    sa.Column("status", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("calls", sa.BigInteger, nullable=False),
 )
 
 
