@@ -19,6 +19,7 @@ __all__ = ["Budget", "Client", "DataSet", "Prediction", "Release", "ServerError"
 
 Value = str | float | bool | None
 T = TypeVar("T")
+_PAGE = 1000  # debits told at a time
 
 
 class ServerError(EpsilearnError):
@@ -140,8 +141,8 @@ class Client:
 
     def spending(self, dataset: str) -> list[dict[str, Any]]:
         """What was spent when, by whom, for what: every debit, in their order."""
-        path, found = f"/api/datasets/{_quoted(dataset)}/spending", list[dict[str, Any]]()
-        while page := self._call("GET", f"{path}?before={found[0]['entry']}" if found else path)["spending"]:
+        path, found = f"/api/datasets/{_quoted(dataset)}/spending?count={_PAGE}", list[dict[str, Any]]()
+        while page := self._call("GET", f"{path}&before={found[0]['entry']}" if found else path)["spending"]:
             found = page + found
         return found
 

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -58,6 +59,8 @@ class Deployment:
         self.database = database
         self.output = folder / "output.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.program = ["-m", "epsilearn.cli"]
+        self.tls: ssl.SSLContext | None = None
         self.write_config()
 
     def write_config(self) -> None:
@@ -74,7 +77,7 @@ class Deployment:
     def start(self) -> Deployment:
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "epsilearn.cli", "serve", str(self.config)], stdout=output, stderr=output,
+                [sys.executable, *self.program, "serve", str(self.config)], stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
         wait_until(lambda: self.process.poll() is not None or self.healthy(), "the server answers")
@@ -118,6 +121,8 @@ class Deployment:
     ) -> tuple[int, dict[str, str], bytes]:
         """A request as it is, whatever is wrong with it; status 0 if there is no answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST)
+        if self.tls is not None:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=LONGEST, context=self.tls)
         try:
             if key is not None:
                 headers["Authorization"] = f"Bearer {key}"

@@ -31,14 +31,21 @@ _STRANGER, _IDLE, _TAKING = range(3)
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 
 
+_MOST_FILES = 2**16
+
+
 def _files() -> int:
-    """How many files, connections among them, this process may open."""
-    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**20)
+    """How many files, connections among them, this process may open; as many as it is allowed to ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted if soft == resource.RLIM_INFINITY else max(soft, wanted)
 
 
 def backlog() -> int:
     """How many connections may wait to be taken up: they are taken up all at once, before any other gives way."""
-    return max(8, min(128, _files() // 8))
+    return max(8, min(2048, _files() // 8))
 
 
 def tls_context(configuration: Configuration) -> ssl.SSLContext | None:
