@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve-demo test test-slow lint format notebooks docs bench bench-quick bench-noise bench-service clean
+.PHONY: demo serve-demo test test-slow lint format notebooks docs bench bench-quick bench-noise bench-service bench-service-abuse clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,10 @@ bench-quick: $(VENV)/.installed-bench
 # Two analysts, sixteen connections, twenty thousand stored records; about ten minutes, most of them one fit.
 bench-service: $(VENV)/.installed-serve
 	$(BIN)/python benchmarks/service.py $(OPTIONS)
+
+# What another analyst notices while somebody abuses a server; about eight minutes. OPTIONS="--only half-open --seconds 10"
+bench-service-abuse: $(VENV)/.installed-serve
+	$(BIN)/python benchmarks/service_abuse.py --output docs/benchmarks/service-abuse.json $(OPTIONS)
 
 bench-noise: $(VENV)/.installed
 	$(BIN)/python benchmarks/noise.py

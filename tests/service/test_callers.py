@@ -168,10 +168,12 @@ def test_a_key_may_call_so_often_and_wrong_keys_less(clinic, tmp_path):
     key = made.key("analyst", "anna")
     made.start()
     try:
-        found = [made.raw("GET", "/api/me", key=key) for _ in range(40)]
-        assert [status for status, _, _ in found[:30]] == [200] * 30
-        assert found[-1][0] == 429
-        assert int(found[-1][1]["retry-after"]) >= 1
+        found = [made.raw("GET", "/api/me", key=key) for _ in range(30)]
+        assert [status for status, _, _ in found] == [200] * 30
+        # Tokens come back meanwhile, two seconds each; whoever goes on is refused, on however slow a machine.
+        refused = next(one for _ in range(300) if (one := made.raw("GET", "/api/me", key=key))[0] != 200)
+        assert refused[0] == 429
+        assert int(refused[1]["retry-after"]) >= 1
         wrong = [made.raw("GET", "/api/me", key=NOBODYS)[0] for _ in range(6)]
         assert wrong[:3] == [401] * 3
         assert wrong[-1] == 429

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any, cast
@@ -73,8 +73,8 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     )  # fmt: skip
     app.state.parts = here
     app.state.connections = Connections(configuration.limits, tls_context(configuration), here.metrics)
-    app.add_exception_handler(EpsilearnError, _as_handler(_told))
-    app.add_exception_handler(RequestValidationError, _as_handler(_invalid))
+    app.add_exception_handler(EpsilearnError, cast(Any, _as_handler(_told)))
+    app.add_exception_handler(RequestValidationError, cast(Any, _as_handler(_invalid)))
     app.add_exception_handler(HTTPException, cast(Any, _plain))
     longest = configuration.limits.body_bytes
     app.add_middleware(Guard, callers=here.callers, log=here.log, metrics=here.metrics, longest=longest)
@@ -85,11 +85,15 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     return app
 
 
-def _as_handler(tell: Callable[[Any], JSONResponse]) -> Callable[[Request, Exception], JSONResponse]:
-    return lambda _request, error: tell(error)
+# Handlers are coroutines: a function would wait for one of the threads that long answers may hold.
+def _as_handler(tell: Callable[[Any], JSONResponse]) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:
+    async def handler(_request: Request, error: Exception) -> JSONResponse:
+        return tell(error)
+
+    return handler
 
 
-def _plain(request: Request, error: HTTPException) -> JSONResponse:
+async def _plain(request: Request, error: HTTPException) -> JSONResponse:
     known = {400: "the body is not JSON", 404: "there is nothing here", 405: "this cannot be done; see /openapi.json"}
     headers = {"Allow": ", ".join(sorted(_methods(request)))} if error.status_code == 405 else error.headers
     return JSONResponse({"error": known.get(error.status_code, str(error.detail))}, error.status_code, headers)
@@ -111,8 +115,11 @@ def _add_page(app: FastAPI) -> None:
         app.add_api_route(path, _file(file.read_bytes(), kind), include_in_schema=False)
 
 
-def _file(content: bytes, kind: str) -> Callable[[], Response]:
-    return lambda: Response(content, media_type=f"{kind}; charset=utf-8")
+def _file(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+    async def file() -> Response:
+        return Response(content, media_type=f"{kind}; charset=utf-8")
+
+    return file
 
 
 def _add_health(app: FastAPI, here: Parts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epsilearn.errors import EpsilearnError
-from epsilearn.service.keys import Caller, Keys, UnknownKey
+from epsilearn.service.keys import Caller, Keys, UnknownKey, is_key, unknown_key
 from epsilearn.service.limits import Buckets, Places
 
 __all__ = ["Callers", "Forbidden", "TooOften"]
@@ -37,21 +37,32 @@ class Callers:
         self._keys, self._places = keys, Places(at_once)
         self._calls, self._wrong = Buckets(per_minute), Buckets(max(1.0, per_minute / 10))
 
+    def check_form(self, authorization: str, address: str) -> None:
+        """Refuse what is no key at all, at once and without the database."""
+        if not is_key(_key_in(authorization)):
+            raise self._refusal(address)
+
     def admit(self, authorization: str, address: str) -> Caller:
         """Whose call it is, by the header and the address it came with; it is in hand until `leave`."""
-        scheme, _, key = authorization.partition(" ")
         try:
-            caller = self._keys.check(key if scheme.lower() == "bearer" else "")
+            caller = self._keys.check(_key_in(authorization))
         except UnknownKey:
-            if (wait := self._wrong.take(address)) > 0:
-                raise TooOften(wait) from None
-            raise
+            raise self._refusal(address) from None
         if (wait := self._calls.take(caller.key)) > 0:
             raise TooOften(wait, caller)
         if not self._places.enter(caller.key):
             raise TooOften(1.0, caller)
         return caller
 
+    def _refusal(self, address: str) -> EpsilearnError:
+        wait = self._wrong.take(address)
+        return TooOften(wait) if wait > 0 else unknown_key()
+
     def leave(self, caller: Caller) -> None:
         """A call that was admitted has ended."""
         self._places.leave(caller.key)
+
+
+def _key_in(authorization: str) -> str:
+    scheme, _, key = authorization.partition(" ")
+    return key if scheme.lower() == "bearer" else ""

@@ -90,6 +90,7 @@ class Guard:
     async def _admitted(self, scope: Scope) -> Caller:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         given, loop = header.decode("latin-1"), asyncio.get_running_loop()
+        self._callers.check_form(given, _address(scope))
         return await loop.run_in_executor(self._threads, self._callers.admit, given, _address(scope))
 
 

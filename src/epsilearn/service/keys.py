@@ -17,7 +17,9 @@ from epsilearn.database import Database
 from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.service import store
 
-__all__ = ["ANALYST", "HOLDER", "ROLES", "Caller", "Keys", "UnknownKey", "check_name", "is_name"]
+__all__ = [
+    "ANALYST", "HOLDER", "ROLES", "Caller", "Keys", "UnknownKey", "check_name", "is_key", "is_name", "unknown_key",
+]  # fmt: skip
 
 HOLDER, ANALYST = "holder", "analyst"
 ROLES = (HOLDER, ANALYST)
@@ -130,18 +132,15 @@ class Keys:
 
     def check(self, text: str) -> Caller:
         """Whose key this is; `UnknownKey` if it is nobody's, any more or yet."""
-        unknown = UnknownKey("this key is not valid: it is wrong, expired or revoked; ask the data holder for one")
         form = _FORM.fullmatch(text)
-        if form is None:
-            raise unknown  # nobody's, and not worth a look into the database
-        made, secret = form.groups()
+        made, secret = form.groups() if form else ("", "")
         with self._database.transaction(write=False) as connection:
             row = connection.execute(store.keys.select().where(store.keys.c.id == made)).first()
         # As much work for a name that does not exist.
         same = hmac.compare_digest(_digest("") if row is None else row.digest, _digest(secret))
         ended = row is None or row.revoked is not None or (row.expires is not None and row.expires <= store.now())
         if row is None or ended or not same:
-            raise unknown
+            raise unknown_key()
         return Caller(row.id, row.role, row.name, _names(row.datasets), row.expires)
 
     def revoke(self, key: str) -> bool:
@@ -164,6 +163,16 @@ class Keys:
             }
             for row in rows
         ]
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a key; if not, it is nobody's, and not worth a look into the database."""
+    return _FORM.fullmatch(text) is not None
+
+
+def unknown_key() -> UnknownKey:
+    """What everybody is told whose key is not good."""
+    return UnknownKey("this key is not valid: it is wrong, expired or revoked; ask the data holder for one")
 
 
 def _digest(secret: str) -> str:

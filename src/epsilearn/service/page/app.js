@@ -16,7 +16,7 @@
      predict-form, predict-button, prediction, prediction-value, prediction-score, prediction-source
      statistic-form, ask-button, debit, left-afterwards, statistic, statistic-value, statistic-width, statistic-cost
      key-row (data-key), create-key-open, create-key-form, create-key, new-key, copy-key, key-kept, revoke
-     log-row (data-number), log-older
+     log-row (data-number), log-older, count-row
      register-dialog, open-release-dialog, statistic-dialog, close-release-dialog, create-key-dialog, revoke-dialog
      failed                    why opening failed          show-all, try-again, opening-clock
      confirm, back, cancel     the buttons of a dialog     fault           what went wrong, beside its cause

@@ -8,7 +8,7 @@ import { refreshButton, releaseAddress, trail } from "./places.js";
 import { spendingPlot } from "./plot.js";
 import { isHolder } from "./session.js";
 import { cell, rowHead, table } from "./tables.js";
-import { KINDS, NOTHING, number, percent, several } from "./words.js";
+import { KINDS, NOTHING, count, number, percent, several } from "./words.js";
 
 export async function dataSetView(name) {
   const details = await get(dataSetPath(name));
@@ -52,7 +52,10 @@ function spendingTable(details) {
     cell(number(debit.delta), "number"), cell(percent(debit.used), "number"), cell(state(debit.status))));
   const heads = [["When"], ["For what"], ["By"], ["Epsilon", "number"], ["Delta", "number"],
     ["Used after", "number"], ["Status"]];
-  return table("What was spent", heads, rows, "Nothing yet.");
+  const shown = table("What was spent", heads, rows, "Nothing yet.");
+  if (details.spending.length >= details.balance.debits) return shown;
+  return make("div", {}, make("p", { class: "soft" }, `The newest ${count(details.spending.length)} of ` +
+    `${count(details.balance.debits)} debits, here and in the plot.`), shown);
 }
 
 function columnTable(columns) {

@@ -2,14 +2,16 @@
 
 import { whileBusy } from "./busy.js";
 import { get } from "./calls.js";
-import { actions, button, faultBox, make, moment } from "./elements.js";
+import { actions, button, faultBox, make, moment, part } from "./elements.js";
 import { announce } from "./frame.js";
 import { refreshButton } from "./places.js";
-import { cell } from "./tables.js";
+import { cell, table } from "./tables.js";
+import { count } from "./words.js";
 
 export async function logView() {
   const page = 100;
   const { calls } = await get(`/api/log?count=${page}`);
+  const { counts } = await get(`/api/log/counts?count=${page}`);
   const fault = faultBox();
   const body = make("tbody", {}, calls.map(logRow));
   const heads = ["When", "Who", "Call", "Status", "From"].map((text) => make("th", { scope: "col" }, text));
@@ -28,7 +30,18 @@ export async function logView() {
     make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Log of calls" },
       make("table", {}, make("thead", {}, make("tr", {}, heads)), body)),
     fault, actions(older),
+    part("Counted, not listed", null, countTable(counts)),
   ];
+}
+
+/** Calls that were refused at the door, by the minute, and those too old for the list, by the day. */
+function countTable(counts) {
+  const rows = counts.map((one) => make("tr", { "data-test": "count-row" },
+    cell(one.time.replace("T", " ")), cell(one.who || "nobody known"),
+    cell(one.path ? make("code", {}, `${one.method} ${one.path}`) : "refused at the door", "brief"),
+    cell(String(one.status)), cell(one.address, "brief"), cell(count(one.calls), "number")));
+  const heads = [["When (UTC)"], ["Who"], ["Call"], ["Status"], ["From"], ["Calls", "number"]];
+  return table("Counted calls", heads, rows, "No call has been refused for its key or for coming too often.");
 }
 
 function logRow(call) {
