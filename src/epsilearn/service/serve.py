@@ -40,6 +40,7 @@ def serve(path: str | Path) -> None:
     configuration = Configuration.read(path)
     tls_context(configuration)  # complains at once, before any process is started
     _be_quiet()
+    _take_short_turns()
     # Once everything is finished, uvicorn gives the signal on: to whom it would otherwise end at once, unwritten.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     database = store.opened_store(configuration.database, make=True)
@@ -71,6 +72,7 @@ def serve(path: str | Path) -> None:
 def application() -> Any:
     """The application in one of several processes, which ends with the one that started it."""
     _be_quiet()
+    _take_short_turns()
     threading.Thread(target=_end_with, args=(int(os.environ[_PARENT]),), daemon=True).start()
     return create(Configuration.read(os.environ[_CONFIGURATION]), int(os.environ[_TERM]))
 
@@ -78,6 +80,15 @@ def application() -> Any:
 def _be_quiet() -> None:
     """Once for all threads: a warning of some library could depend on the rows."""
     warnings.simplefilter("ignore")
+
+
+def _take_short_turns() -> None:
+    """Let threads take turns more often than every five milliseconds.
+
+    An answer's thread asks for the interpreter after every call of the database, a hundred times; beside an event loop
+    that is never idle it would wait that long for each turn.
+    """
+    sys.setswitchinterval(0.0005)
 
 
 def _end_with(parent: int) -> None:
