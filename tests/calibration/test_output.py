@@ -7,11 +7,15 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.spatial import ConvexHull
+from scipy.spatial.distance import pdist
+from scipy.special import expit
 
 from epsilearn.calibration.output import gradient_change, minimiser_sensitivity, norm_bound
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Squared
+from epsilearn.losses.interface import Loss
 
-LOSSES = [Logistic(), HuberisedHinge(0.5), Squared(1.0), Huber(0.7, 1.0), Huber(3.0, 2.0)]
+LOSSES = [Logistic(), Logistic(3.0), HuberisedHinge(0.5), Squared(1.0), Huber(0.7, 1.0), Huber(3.0, 2.0)]
 
 
 def labels(loss) -> list[float]:
@@ -42,6 +46,73 @@ def test_gradient_change_against_brute_force(loss, row_norm, weight):
     change = gradient_change(loss, row_norm, weight)
     assert worst <= change
     assert worst > 0.95 * change
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.3, 1.0, 2.0, 3.0, 5.0, 8.0, 20.0, 100.0])
+def test_gradient_change_with_a_margin_against_brute_force(margin):
+    """The diameter of all gradients in the plane, by their convex hull: never above the formula, and all but attained."""
+    loss, angles = Logistic(margin), np.linspace(0, 2 * math.pi, 2881)[:-1]
+    lengths = np.array([1.0, 0.97, 0.9, 0.75, 0.5, 0.25])
+    rows = (lengths[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)).reshape(-1, 2)
+    for weight in (0.0, 0.1, 1.0, 3.0, 5.0, 10.0, 30.0, 300.0):
+        # With the label folded into the row, as in the proof; once more with a shorter w, which is covered too.
+        for size in (weight, 0.8 * weight):
+            gradients = loss.slope(size * rows[:, 0], np.ones(len(rows)))[:, None] * rows
+            ends = gradients[ConvexHull(gradients).vertices]
+            worst = pdist(ends).max()
+            change = gradient_change(loss, 1.0, weight)
+            assert worst <= change
+            if size == weight:
+                assert worst > 0.999 * change
+
+
+def test_the_ball_of_the_proof_holds_every_gradient_with_a_margin():
+    """Inequality (*) of the page, at the ball the proof names, on a grid that touches it."""
+    for margin in np.append(np.linspace(0, 12, 49), [20.0, 50.0, 100.0]):
+        z = np.geomspace(1e-4, 60, 200)[:, None]
+        p, rest = expit(margin + z), expit(-margin - z)
+        norm = np.sqrt(z**2 + z / rest)
+        height, offset = p / np.sqrt(1 + z * rest), p * rest / (1 + z * rest)
+        score = np.clip(np.concatenate([np.linspace(-1, 1, 801) * norm, -z * np.linspace(0.9, 1.1, 201)], 1), -norm, norm)
+        slope = expit(margin - score)
+        excess = slope**2 + 2 * offset * score * slope + (offset * norm) ** 2 - height**2
+        assert excess.max() <= 1e-9
+        assert (excess.max(axis=1) >= -1e-9).all()  # the ball is no larger than need be
+        assert (offset * norm <= height).all()
+
+
+class Late(Loss):
+    """A convex loss that is flat down to a margin of -0.9 and steep beyond, and says how steep."""
+
+    @property
+    def lipschitz(self) -> float:
+        return 2.0
+
+    @property
+    def smoothness(self) -> float:
+        return 20.0
+
+    @property
+    def at_zero(self) -> float:
+        return 0.0
+
+    def slope(self, score, target):
+        return -target * np.clip(20 * (-target * score - 0.9), 0.0, 2.0)
+
+    def steepest(self, score):
+        return min(max(20 * (score - 0.9), 0.0), 2.0)
+
+
+def test_somebodys_own_loss_gets_the_bound_that_needs_no_theorem():
+    """Where slopes are steep only far out, mirrored rows are not the farthest apart; 2 R a(R W) always holds."""
+    loss, weight = Late(), 1.0
+    rows = np.array([[-1.0, 0.0], [1.0, 0.0]])
+    gradients = loss.slope(weight * rows[:, 0], np.ones(2))[:, None] * rows
+    apart = float(pdist(gradients)[0])
+    angles = np.linspace(0, math.pi / 2, 10_001)
+    mirrored = max(2 * math.sin(t) * loss.steepest(weight * math.cos(t)) for t in angles)
+    assert mirrored < 0.7 * apart
+    assert apart <= gradient_change(loss, 1.0, weight) == pytest.approx(2 * loss.steepest(weight))
 
 
 def fit(loss, X: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
@@ -78,6 +149,15 @@ def test_the_sensitivity_is_attained():
     ends = [fit(Logistic(), np.array([[1.0]]), np.array([y]), strength) for y in (-1.0, 1.0)]
     sensitivity = minimiser_sensitivity(Logistic(), 1, 1.0, strength)
     assert 0.9 * sensitivity < abs(ends[0] - ends[1])[0] <= sensitivity
+
+
+@pytest.mark.parametrize("margin", [3.0, 8.0])
+def test_the_sensitivity_with_a_margin_is_attained(margin):
+    """Slopes are near their largest wherever the weights are: a twentieth less would be too little."""
+    loss, strength = Logistic(margin), 5.0
+    ends = [fit(loss, np.array([[1.0]]), np.array([y]), strength) for y in (-1.0, 1.0)]
+    sensitivity = minimiser_sensitivity(loss, 1, 1.0, strength)
+    assert 0.95 * sensitivity < abs(ends[0] - ends[1])[0] <= sensitivity
 
 
 @pytest.mark.parametrize(("strength", "saving"), [(1.0, 0.49), (0.1, 0.39), (0.01, 0.18)])

@@ -30,6 +30,8 @@ class LossBounds(Protocol):
     @property
     def two_sided(self) -> bool: ...
     @property
+    def mirrored(self) -> bool: ...
+    @property
     def mean_curvature(self) -> float: ...
     def curvature_at(self, slope: Any) -> Any: ...
     def steepest(self, score: float) -> float: ...
@@ -61,8 +63,9 @@ def norm_bound(loss: LossBounds, row_norm: float, strength: float) -> float:
 def gradient_change(loss: LossBounds, row_norm: float, weight_norm: float) -> float:
     """The largest ||l'(w.u) u - l'(w.v) v|| over ||w|| <= weight_norm and ||u||, ||v|| <= row_norm.
 
-    Theorem. It is attained by rows mirrored at w, at an angle t to it: the maximum of
-    2 R sin(t) a(R W cos t) over t in [0, pi/2], a(s) the steepest slope at scores of size s.
+    Theorem. For the logistic loss with any margin, the squared and the Huber loss (``mirrored``) it is attained by
+    rows mirrored at w, at an angle t to it: the maximum of 2 R sin(t) a(R W cos t) over t in [0, pi/2], a(s) the
+    steepest slope at scores of size s. For every other loss it is at most 2 R a(R W), since slopes grow with the score.
 
     The maximum is enclosed by subdivision, not searched: on [t1, t2] it is at most 2 R sin(t2) a(R W cos t1).
 
@@ -72,6 +75,9 @@ def gradient_change(loss: LossBounds, row_norm: float, weight_norm: float) -> fl
     >>> [round(gradient_change(Logistic(), 1.0, w), 4) for w in (0.0, 1.0, 5.0)]
     [1.0, 1.0991, 1.6173]
     """
+
+    if not loss.mirrored:
+        return 2 * row_norm * loss.steepest(row_norm * weight_norm) * _SLACK
 
     def above(low: float, high: float) -> float:
         return 2 * row_norm * math.sin(high) * loss.steepest(row_norm * weight_norm * math.cos(low))

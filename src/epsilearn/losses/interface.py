@@ -29,10 +29,18 @@ class Loss:
     #: Whether slopes are those of one convex function. Otherwise there is no minimiser to release, only a descent.
     minimisable: ClassVar[bool] = True
 
+    #: Whether two rows mirrored at the weights are the farthest apart in their gradients, which output perturbation then
+    #: makes use of: a theorem of ``docs/theory/output.md`` about some losses, and false for others.
+    mirrored: ClassVar[bool] = False
+
     @property
     def two_sided(self) -> bool:
-        """Whether a record's slope can have either sign, depending on the weights."""
-        return not self.classifies
+        """Whether a record's slope can have either sign, depending on the weights.
+
+        Slopes of one sign need less Gaussian noise in the objective. That is a claim about a loss, classifying or not,
+        so only a loss that says no, with its proof, is taken to have them.
+        """
+        return True
 
     @property
     def outputs(self) -> int:
@@ -61,7 +69,7 @@ class Loss:
 
     @property
     def at_zero(self) -> float:
-        """The largest value at score 0 over all allowed targets."""
+        """The largest value at score 0 over all allowed targets; infinite if the loss is negative anywhere."""
         raise NotImplementedError
 
     def value(self, score: Array, target: Array) -> Array:

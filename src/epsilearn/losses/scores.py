@@ -45,9 +45,15 @@ class Logistic(Loss):
     """
 
     margin: float = 0.0
+    mirrored: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margin", check_margin(self.margin))
+
+    @property
+    def two_sided(self) -> bool:
+        """No: the slope is -y / (1 + e**(y s - margin)), which has the sign of -y at every score s."""
+        return False
 
     @property
     def lipschitz(self) -> float:
@@ -117,6 +123,11 @@ class HuberisedHinge(Loss):
         object.__setattr__(self, "width", check_size("width", self.width))
 
     @property
+    def two_sided(self) -> bool:
+        """No: the slope is -y times a number in [0, 1], so it is 0 or has the sign of -y, at every score."""
+        return False
+
+    @property
     def lipschitz(self) -> float:
         return 1.0
 
@@ -162,6 +173,7 @@ class Squared(Loss):
 
     target_bound: float = 1.0
     classifies: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target_bound", check_size("target_bound", self.target_bound))
@@ -213,6 +225,7 @@ class Huber(Loss):
     threshold: float = 1.0
     target_bound: float = 1.0
     classifies: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threshold", check_size("threshold", self.threshold))

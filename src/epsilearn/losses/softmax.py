@@ -43,6 +43,15 @@ class Softmax(Loss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", check_integer("classes", self.classes, least=2))
 
+    @property
+    def two_sided(self) -> bool:
+        """No: whatever the scores, a gradient is p - e of the true class, a mixture of the corners e' - e.
+
+        The bound for several scores sums over these corners (``docs/theory/softmax.md``), none of which has a negative
+        beside it.
+        """
+        return False
+
     @cached_property
     def basis(self) -> Array:
         """Columns that span what is orthogonal to (1, ..., 1): of shape (classes, classes - 1)."""
