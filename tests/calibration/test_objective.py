@@ -24,6 +24,7 @@ from epsilearn.calibration.objective import (
 )
 from epsilearn.errors import InvalidInput
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Softmax
+from epsilearn.losses.interface import Loss
 
 # Records (x, y) that replace each other, and how many others of each kind stand beside them.
 PAIRS = [((1.0, 1.0), (1.0, -1.0)), ((1.0, 1.0), (0.0, 1.0)), ((0.6, 1.0), (1.0, -1.0))]
@@ -657,6 +658,46 @@ def test_the_proof_covers_slopes_of_either_sign(loss):
         value = np.maximum(0, -np.expm1(room - one * grid))
         worst = max(worst, float(np.sum(np.diff(value, prepend=0.0) * beyond)))
     assert worst <= _by_maximum(loss, 1, 1.0, n_strength, scale, epsilon)
+
+
+class Tent(Loss):
+    """Somebody's own loss of a margin that is to be 1, neither less nor more; it declares nothing of its signs."""
+
+    lipschitz, smoothness, at_zero = 1.0, 1.0, 0.5
+
+    def slope(self, score, target):
+        return target * np.clip(target * score - 1, -1.0, 1.0)
+
+
+class OneSigned(Tent):
+    two_sided = False
+
+
+def test_somebodys_own_classification_loss_gets_the_bound_for_either_sign():
+    loss, numbers = Tent(), (1000, 1.0, 0.01, 1.0, 1e-6)
+    assert loss.classifies
+    assert loss.two_sided
+    found = gaussian_perturbation(loss, *numbers).scale
+    assert found == gaussian_perturbation(Huber(1.0, 1.0), *numbers).scale
+    assert found > 1.01 * gaussian_perturbation(OneSigned(), *numbers).scale
+
+
+def test_the_proof_for_one_sign_does_not_hold_for_either():
+    """It bounds <b, l'_u u - l'_v v> by 0 and three normals. (That noise for one sign is too little is not shown.)"""
+    generator = np.random.default_rng(0)
+    noise, weights, u, v = (generator.normal(size=(1000, 2)) for _ in range(4))
+    u, v = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (u, v))
+
+    def loses(loss):
+        slopes = [loss.slope(4 * np.sum(weights * rows, axis=1), np.ones(1000)) for rows in (u, v)]
+        return slopes[0] * np.sum(noise * u, axis=1) - slopes[1] * np.sum(noise * v, axis=1)
+
+    first, second = -np.sum(noise * u, axis=1), np.sum(noise * v, axis=1)  # the slopes of one sign: those of -y
+    corners = np.maximum.reduce([np.zeros(1000), first, second, first + second])
+    for one_signed in (Logistic(), Logistic(3.0), HuberisedHinge()):
+        assert (loses(one_signed) <= corners + 1e-12).all()
+    assert (loses(Tent()) > corners + 1e-12).mean() > 0.1
+    assert (loses(Tent()) <= np.abs(first) + np.abs(second) + 1e-12).all()
 
 
 # ---------------------------------------------------------------- budgets at the ends of the doubles
