@@ -140,7 +140,14 @@ def test_a_solver_stopped_early_costs_its_budget_and_releases_nothing(tmp_path):
 @pytest.mark.parametrize("method", ["objective", "output"])
 def test_cut_slopes_have_no_minimiser_to_release(method):
     with pytest.raises(InvalidInput, match="no minimiser"):
-        plan(CappedSoftmax(3, 1.0), Table.exact(100, 4, 1.0), strength=1.0, epsilon=1.0, delta=1e-6, method=method)
+        plan(
+            CappedSoftmax(3, 1.0),
+            Table(100, 4, 1.0, lambda _loss, _reach: 0.0),
+            strength=1.0,
+            epsilon=1.0,
+            delta=1e-6,
+            method=method,
+        )
 
 
 def test_a_plan_does_not_carry_the_records():

@@ -356,14 +356,16 @@ def test_two_fits_compose():
 def test_the_parts_of_a_refitted_promise_add_up_to_it(name, walks, monkeypatch):
     """As decimals: what the selection and the refit are given is never more than what was asked for."""
     X, y = table(name)
-    refits = []
+    refits, paths, plan = [], [], frank_wolfe.plan
+    monkeypatch.setattr(frank_wolfe, "plan", lambda *given, **named: paths.append(plan(*given, **named)) or paths[-1])
     monkeypatch.setattr(
         lasso.SparseModel, "_refitted", lambda self, model, X, y, point, *_: refits.append(model) or point
     )
     for epsilon, refit, delta in ((0.1, 0.5, 0.0), (1.0, 1 / 3, 1e-6), (0.7, 0.9, 1e-9)):
         model = estimator(name, epsilon=epsilon, delta=delta, refit=refit, rows_per_person=2).fit(X, y)
         assert (model.guarantee_.epsilon, model.guarantee_.delta) == (epsilon, delta)
-        first, second = walks[-1][0].promise, refits[-1]
+        assert walks[-1][0].law == paths[-1].law  # what was walked is what the path's own budget allows
+        first, second = paths[-1].promise, refits[-1]
         assert exact(first.epsilon) + exact(second.epsilon) <= exact(epsilon)
         assert exact(first.delta) + exact(second.delta) <= exact(delta)
         assert second.epsilon == pytest.approx(refit * epsilon, rel=1e-12)

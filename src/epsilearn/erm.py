@@ -65,11 +65,6 @@ class Table:
 
         return Table(self.rows, self.columns, math.nextafter(self.norm / length, math.inf), rounding)
 
-    @staticmethod
-    def exact(rows: int, columns: int, norm: float) -> Table:
-        """A table nobody has opened yet, whose sums are taken to be exact."""
-        return Table(rows, columns, norm, lambda _loss, _reach: 0.0)
-
 
 @dataclass(frozen=True)
 class Plan:

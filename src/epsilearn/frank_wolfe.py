@@ -46,7 +46,6 @@ def execute(
     rows: AnyRows,
     target: Any,
     *,
-    promise: Guarantee | None = None,
     after: Callable[[Array, list[int], Any], Array] | None = None,
     ledger: Spender | None = None,
     purpose: str = "fit",
@@ -56,9 +55,9 @@ def execute(
     """Debit, walk and release, as planned.
 
     Rows in parts bring their targets along. ``after(point, chosen, source)`` is what follows on the path under the same
-    debit, with bits of the same source; the ``promise`` then covers both.
+    debit, with bits of the same source; the plan's promise must then cover both.
     """
-    with private_steps(plan.law, promise or plan.promise, ledger, purpose, random_state) as (steps, stamped):
+    with private_steps(plan.law, plan.promise, ledger, purpose, random_state) as (steps, stamped):
         point, chosen = walk(plan, rows, target, steps, progress)
         if after is not None:
             point = after(point, chosen or [], steps.source)

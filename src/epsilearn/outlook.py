@@ -10,6 +10,7 @@ from epsilearn.calibration.expectation import EASY, HARD, Signal, accuracy_lost,
 from epsilearn.calibration.fit import FitNoise
 from epsilearn.calibration.learning import excess_quantile
 from epsilearn.erm import Plan
+from epsilearn.errors import InvalidInput
 from epsilearn.guarantee import Guarantee
 from epsilearn.mechanisms.release import NoiseLaw
 from epsilearn.path_plan import PathPlan
@@ -18,6 +19,8 @@ __all__ = ["Outlook", "outlook", "rows_for"]
 
 _MOST_ROWS = 10**12
 _FAILURE = 0.05  # with which the proven bound may fail, over the noise
+_REFITTED = "the bound on a path's end says nothing of weights that are fitted again"
+_DESCENT = "no bound is known here for the end of a descent along noisy gradients"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ class Outlook:
         lengths that only the fit finds.
     excess : float or None
         How far above its least value the mean loss can end: with probability 0.95 over the noise; for a path, in the
-        mean.
+        mean. None where no theorem says so.
+    unproven : str
+        Why there is no such theorem; empty where there is one.
     lost : (float, float) or None
         What privacy may cost, on an easy table and on a hard one: in accuracy, or in root mean squared error.
     """
@@ -58,6 +63,7 @@ class Outlook:
     steps: int | None = None
     weight_deviation: float | None = None
     excess: float | None = None
+    unproven: str = ""
     lost: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,6 +77,7 @@ class Outlook:
             "steps": self.steps,
             "weight_deviation": self.weight_deviation,
             "excess": self.excess,
+            "unproven": self.unproven,
             "lost": None if self.lost is None else list(self.lost),
         }
 
@@ -96,9 +103,18 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
     >>> found.method, found.noise.kind, 0 < found.lost[0] < found.lost[1] < 0.5
     ('objective', 'k-norm', True)
     """
+    if not hasattr(estimator, "plan"):
+        raise InvalidInput(
+            f"what a fit of {type(estimator).__name__} would promise cannot be told beforehand; give one of the linear, "
+            "sparse or landmark models"
+        )
     plan = estimator.plan(rows=rows, features=features)
     if isinstance(plan, PathPlan):
-        return Outlook(rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=plan.excess_bound)
+        excess = plan.excess_bound
+        unproven = _REFITTED if excess is None else ""
+        return Outlook(
+            rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=excess, unproven=unproven
+        )
     noise = _noise(plan)
     deviation = noise.deviation if plan.method == "output" else noise.deviation / (rows * plan.strength)
     proven = plan.method != "gradient"
@@ -111,6 +127,7 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
         alpha=plan.strength,
         weight_deviation=deviation if proven and plan.centring is None else None,
         excess=excess_quantile(noise, plan.loss, rows, plan.table.norm, _FAILURE) if proven else None,
+        unproven="" if proven else _DESCENT,
         lost=_range(plan),
     )
 

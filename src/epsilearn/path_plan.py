@@ -81,8 +81,9 @@ class PathPlan:
         The grids of the features, of the targets (squared loss on corners along the axes) and of the slopes.
     promise : Guarantee
         What the release will promise.
-    excess_bound : float
-        A bound on the mean excess empirical risk, over all rows inside the bounds. Mostly far above what is seen.
+    excess_bound : float or None
+        A bound on the mean excess empirical risk, over all rows inside the bounds. Mostly far above what is seen. None
+        where the columns chosen are fitted again, since it is about the path's end.
     """
 
     constraint: ConstraintSet
@@ -95,7 +96,7 @@ class PathPlan:
     targets: Levels
     slopes: Levels
     promise: Guarantee
-    excess_bound: float
+    excess_bound: float | None
 
 
 def plan(

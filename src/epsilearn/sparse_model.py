@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -76,7 +77,7 @@ class SparseModel(PrivateModel):
         Returns
         -------
         PathPlan
-            The noise, the number of steps and the promise, which is the path's own where a refit follows.
+            The noise and the number of steps of the path, and the promise of the whole fit, a refit included.
         """
         check_integer("rows", rows)
         check_integer("features", features)
@@ -89,7 +90,7 @@ class SparseModel(PrivateModel):
     def _planned(
         self, shape: tuple[int, int], bounds: SlopeBounds, assumptions: tuple[str, ...]
     ) -> tuple[frank_wolfe.PathPlan, tuple[float, float], tuple[float, float] | None]:
-        """The plan, the bounds on a feature and on a row's length, and the budget of the refit, if there is one."""
+        """The plan, whose promise covers a refit, the bounds on a feature and on a row's length, and the refit's budget."""
         bound, length = self._public_bounds()
         constraint = self._set()
         first, second = self._budgets(constraint)
@@ -105,12 +106,13 @@ class SparseModel(PrivateModel):
             rows_per_person=self.rows_per_person,
             assumptions=assumptions,
         )
+        if second is not None:
+            made = replace(made, promise=self._whole_promise(made.promise), excess_bound=None)
         return made, (bound, length), second
 
     def _walk(self, X: Any, target: Any, bounds: SlopeBounds, assumptions: tuple[str, ...], refit: Refit) -> Array:
         """Plan, debit, walk, release: the weights, the intercept's last where there is one."""
         made, (bound, length), second = self._planned(X.shape, bounds, assumptions)
-        promise = made.promise if second is None else self._whole_promise(made.promise)
 
         def after(point: Array, chosen: list[int], source: Any) -> Array:
             assert second is not None
@@ -129,7 +131,6 @@ class SparseModel(PrivateModel):
                 made,
                 rows,
                 target,
-                promise=promise,
                 after=None if second is None else after,
                 ledger=self._account,
                 purpose=f"{type(self).__name__}.fit",

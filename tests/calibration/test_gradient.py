@@ -108,7 +108,7 @@ def test_every_gradient_and_the_centre_get_their_noise(monkeypatch):
 
 
 def test_what_noisy_gradients_cannot_do():
-    table = erm.Table.exact(100, 3, 1.0)
+    table = erm.Table(100, 3, 1.0, lambda _loss, _reach: 0.0)
     with pytest.raises(InvalidInput, match="delta above 0"):
         erm.plan(Logistic(), table, strength=0.1, epsilon=1.0, method="gradient")
     with pytest.raises(InvalidInput, match="bounded slope"):
@@ -116,6 +116,13 @@ def test_what_noisy_gradients_cannot_do():
 
 
 def test_the_promise_is_a_normal_shift():
-    plan = erm.plan(Logistic(), erm.Table.exact(100, 3, 1.0), strength=0.1, epsilon=1.0, delta=1e-6, method="gradient")
+    plan = erm.plan(
+        Logistic(),
+        erm.Table(100, 3, 1.0, lambda _loss, _reach: 0.0),
+        strength=0.1,
+        epsilon=1.0,
+        delta=1e-6,
+        method="gradient",
+    )
     assert plan.promise.curve.kind == "gaussian"
     assert "the solver reaches its certificate" not in plan.promise.assumptions

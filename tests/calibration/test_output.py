@@ -50,7 +50,7 @@ def test_gradient_change_against_brute_force(loss, row_norm, weight):
 
 @pytest.mark.parametrize("margin", [0.0, 0.3, 1.0, 2.0, 3.0, 5.0, 8.0, 20.0, 100.0])
 def test_gradient_change_with_a_margin_against_brute_force(margin):
-    """The diameter of all gradients in the plane, by their convex hull: never above the formula, and all but attained."""
+    """The diameter of all gradients in the plane, by their convex hull: never above the formula, all but attained."""
     loss, angles = Logistic(margin), np.linspace(0, 2 * math.pi, 2881)[:-1]
     lengths = np.array([1.0, 0.97, 0.9, 0.75, 0.5, 0.25])
     rows = (lengths[:, None, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)).reshape(-1, 2)
@@ -73,7 +73,9 @@ def test_the_ball_of_the_proof_holds_every_gradient_with_a_margin():
         p, rest = expit(margin + z), expit(-margin - z)
         norm = np.sqrt(z**2 + z / rest)
         height, offset = p / np.sqrt(1 + z * rest), p * rest / (1 + z * rest)
-        score = np.clip(np.concatenate([np.linspace(-1, 1, 801) * norm, -z * np.linspace(0.9, 1.1, 201)], 1), -norm, norm)
+        score = np.clip(
+            np.concatenate([np.linspace(-1, 1, 801) * norm, -z * np.linspace(0.9, 1.1, 201)], 1), -norm, norm
+        )
         slope = expit(margin - score)
         excess = slope**2 + 2 * offset * score * slope + (offset * norm) ** 2 - height**2
         assert excess.max() <= 1e-9

@@ -251,6 +251,24 @@ def test_plans_of_every_model(command, model):
     assert json.loads(out)["guarantee"]["epsilon"] <= 100
 
 
+@pytest.mark.parametrize(("people", "delta"), [(1, 0.0), (3, 1e-6)])
+def test_a_plan_prints_the_guarantee_that_the_fit_will_carry(command, people, delta):
+    words = ("plan", "--rows", 300, "--features", 4, "--epsilon", 2, "--delta", delta, "--rows-per-person", people)
+    generator = np.random.default_rng(0)
+    X, y = generator.uniform(-1, 1, (300, 4)), generator.integers(0, 3, 300)
+    model = LogisticRegression(data_norm=2.0, classes=[0, 1, 2], epsilon=2.0, delta=delta, rows_per_person=people).fit(
+        X, y
+    )
+    code, out, err = command(*words, "--classes", 3)
+    assert code == 0, err
+    assert str(model.guarantee_) in out
+    assert model.guarantee_.theorem in out
+    # Noisy gradients, where there is a delta: no theorem about the loss, and the plan says so.
+    assert ("no bound is known" in " ".join(out.split())) == (delta > 0)
+    promised = json.loads(command(*words, "--classes", 3, "--json")[1])["guarantee"]
+    assert promised == model.guarantee_.to_dict()
+
+
 @pytest.mark.parametrize("loss", ["0.05", "0.2", "0.4"])
 def test_a_plan_ends_however_few_rows_are_needed(command, loss):
     words = ("plan", "--rows", 1000, "--features", 2, "--epsilon", 50, "--loss", loss, "--json")

@@ -219,6 +219,8 @@ def show_outlook(foreseen: Any, numbers: bool, *more: tuple[str, str]) -> None:
     if foreseen.excess is not None:
         how = "in the mean" if foreseen.method == "path" else "with probability 95%"
         lines.append(("proven", f"mean loss within {foreseen.excess:.3g} of its least value, {how}"))
+    else:
+        lines.append(("proven", f"privacy alone: {foreseen.unproven}"))
     show([*lines, *more])
 
 

@@ -22,6 +22,7 @@ from epsilearn.linear.classification import given_classes
 from epsilearn.linear.model import PrivateLinearModel, forget_fit
 from epsilearn.losses import Loss, Softmax
 from epsilearn.rows import Bounds, Parts
+from epsilearn.rows.rounding import public_rounding
 
 __all__ = ["LandmarkClassifier", "LandmarkRegressor", "RandomFeatures", "landmark_map"]
 
@@ -89,7 +90,8 @@ class _LinearInFeatures(KernelModel, PrivateLinearModel):
         loss, assumptions = twin._public_loss(twin.method)
         twin._features_ = twin._map(rows, loss)
         bounds = twin._public_bounds()
-        table = erm.Table.exact(rows, twin._features_.columns, bounds.norm)
+        columns = twin._features_.columns
+        table = erm.Table(rows, columns, bounds.norm, public_rounding(rows, columns, bounds))
         made: erm.Plan = twin._planned(loss, table, bounds, (*assumptions, *self._public_points), twin.method)
         return made
 

@@ -28,6 +28,7 @@ from epsilearn.quiet import aloud, quietly, tell
 from epsilearn.rows import Bounds, Parts, as_rows
 from epsilearn.rows.bounds import without_giants
 from epsilearn.rows.parts import Targets
+from epsilearn.rows.rounding import public_rounding
 
 __all__ = [
     "FLOATS", "IN_PARTS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound",
@@ -234,15 +235,15 @@ class PrivateLinearModel(PrivateModel):
         Returns
         -------
         Plan
-            The noise, the regularisation and the promise. A fit may differ in the last digits, where how exactly sums
-            over its rows can be taken matters.
+            The noise, the regularisation and the promise: those of the fit, wherever its rows are kept.
         """
         check_integer("rows", rows)
         width = check_integer("features", features) + bool(self.fit_intercept)
         method = self._chosen_method(features)
         loss, assumptions = self._public_loss(method)
         bounds = self._public_bounds()
-        return self._planned(loss, erm.Table.exact(rows, width, bounds.norm), bounds, assumptions, method)
+        table = erm.Table(rows, width, bounds.norm, public_rounding(rows, features, bounds))
+        return self._planned(loss, table, bounds, assumptions, method)
 
     def _chosen_method(self, features: int) -> str:  # noqa: ARG002 - some models choose by it
         """Where the noise goes for a table of so many columns."""

@@ -29,8 +29,8 @@ class Loss:
     #: Whether slopes are those of one convex function. Otherwise there is no minimiser to release, only a descent.
     minimisable: ClassVar[bool] = True
 
-    #: Whether two rows mirrored at the weights are the farthest apart in their gradients, which output perturbation then
-    #: makes use of: a theorem of ``docs/theory/output.md`` about some losses, and false for others.
+    #: Whether no two gradients are farther apart than those of rows mirrored at the weights, which output perturbation
+    #: then makes use of: a theorem of ``docs/theory/output.md`` about some losses, and false for others.
     mirrored: ClassVar[bool] = False
 
     @property
