@@ -105,16 +105,13 @@ def outlook(estimator: Any, rows: int, features: int) -> Outlook:
     """
     if not hasattr(estimator, "plan"):
         raise InvalidInput(
-            f"what a fit of {type(estimator).__name__} would promise cannot be told beforehand; give one of the linear, "
-            "sparse or landmark models"
+            f"what a fit of {type(estimator).__name__} would promise cannot be told beforehand; give a linear, sparse "
+            "or landmark model"
         )
     plan = estimator.plan(rows=rows, features=features)
     if isinstance(plan, PathPlan):
-        excess = plan.excess_bound
-        unproven = _REFITTED if excess is None else ""
-        return Outlook(
-            rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=excess, unproven=unproven
-        )
+        found = Outlook(rows, features, plan.promise, plan.law, "path", steps=plan.steps, excess=plan.excess_bound)
+        return replace(found, unproven=_REFITTED) if found.excess is None else found
     noise = _noise(plan)
     deviation = noise.deviation if plan.method == "output" else noise.deviation / (rows * plan.strength)
     proven = plan.method != "gradient"

@@ -90,7 +90,10 @@ class SparseModel(PrivateModel):
     def _planned(
         self, shape: tuple[int, int], bounds: SlopeBounds, assumptions: tuple[str, ...]
     ) -> tuple[frank_wolfe.PathPlan, tuple[float, float], tuple[float, float] | None]:
-        """The plan, whose promise covers a refit, the bounds on a feature and on a row's length, and the refit's budget."""
+        """The plan, the bounds on a feature and on a row's length, and the budget of the refit, if there is one.
+
+        The plan's promise covers both.
+        """
         bound, length = self._public_bounds()
         constraint = self._set()
         first, second = self._budgets(constraint)
