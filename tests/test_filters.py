@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from epsilearn import Guarantee
-from epsilearn.accounting import GaussianShift, Pure, ZeroConcentrated
+from epsilearn.accounting import GaussianShift, Pure, Renyi, ZeroConcentrated
 from epsilearn.errors import InvalidInput
 from epsilearn.filters import RENYI_ORDERS, Filter
 
@@ -164,3 +165,151 @@ def test_a_promise_without_moments_falls_back_on_its_epsilon_and_delta():
 def test_rules_that_do_not_fit_are_refused(rule, delta):
     with pytest.raises(InvalidInput, match="rule"):
         Filter.of(rule, 1.0, delta)
+
+
+# ---------------------------------------------------------------- sessions that stay open
+
+
+class Secretive:
+    """A session of two questions about a secret of its own, whose law differs from world to world: its laws, exactly.
+
+    Answers are bits. What the second question can learn depends on the first one's answer, through the secret.
+    """
+
+    def __init__(self, seed: int, strength: float) -> None:
+        generator = np.random.default_rng(seed)
+        base = generator.dirichlet(np.ones(3))
+        tilt = np.exp(strength * generator.uniform(-1, 1, 3))
+        self._secret = base, base * tilt / (base @ tilt)
+        self._positive = generator.uniform(0.05, 0.95, (2, 2, 3))  # of a bit 1: by round, question and secret
+        firsts = [(), *(((question, bit),) for question in (0, 1) for bit in (0, 1))]
+        self._answers = {(history, q): self._computed(history, q) for history in firsts for q in (0, 1)}
+
+    def answers(self, history: tuple[tuple[int, int], ...], question: int) -> list[tuple[int, float, float]]:
+        """Each answer with its probability in either world, given this session's own history."""
+        return self._answers[history, question]
+
+    def _computed(self, history, question):
+        found = []
+        for world in self._secret:
+            known = world.copy()
+            for number, (asked, bit) in enumerate(history):
+                known = known * np.abs(1 - bit - self._positive[number, asked])
+            likely = known / known.sum() @ self._positive[len(history), question]
+            found.append((1 - float(likely), float(likely)))
+        return [(bit, found[0][bit], found[1][bit]) for bit in (0, 1)]
+
+    def moves(self, history):
+        return [] if len(history) == 2 else [0, 1]
+
+    def most(self, order: float, history=()) -> float:
+        """E e**((order - 1) loss) of the rest, for whoever questions best."""
+        return max(
+            [1.0]
+            + [
+                sum(p * (p / q) ** (order - 1) * self.most(order, (*history, (question, bit))) for bit, p, q in answers)
+                for question in self.moves(history)
+                for answers in [self.answers(history, question)]
+            ]
+        )
+
+    def turned(self) -> Secretive:
+        """The same with the worlds exchanged."""
+        other = Secretive.__new__(Secretive)
+        other._answers = {asked: [(bit, q, p) for bit, p, q in answers] for asked, answers in self._answers.items()}
+        return other
+
+    def pure(self) -> float:
+        """The largest loss of any transcript, either way round."""
+
+        def worst(session, history=()):
+            steps = [
+                math.log(p / q) + worst(session, (*history, (question, bit)))
+                for question in session.moves(history)
+                for bit, p, q in session.answers(history, question)
+            ]
+            return max([0.0, *steps])
+
+        return max(worst(self), worst(self.turned()))
+
+    def divergence(self, order: float) -> float:
+        return max(math.log(session.most(order)) for session in (self, self.turned())) / (order - 1)
+
+
+def best_interleaving(open_, worth, openings=lambda _opened: ()):
+    """The mean, in the first world, of what a run is worth by its loss, for the best of all interleaving adversaries.
+
+    It may ask any open session, or open one of those that ``openings`` offers, depending on everything answered so far.
+    """
+
+    @cache
+    def value(state) -> float:
+        found = [worth(sum(lost for _, _, _, lost in state))]
+        for place, (number, session, history, lost) in enumerate(state):
+            others = (*state[:place], *state[place + 1 :])
+            for question in session.moves(history):
+                mean = 0.0
+                for bit, p, q in session.answers(history, question):
+                    after = (number, session, (*history, (question, bit)), lost + math.log(p / q))
+                    mean += p * value(ordered((*others, after)))
+                found.append(mean)
+        opened = [session for _, session, _, _ in state]
+        found += [value(ordered((*state, (id(new), new, (), 0.0)))) for new in openings(opened)]
+        return max(found)
+
+    def ordered(state):
+        # Who was opened first makes no difference to what can still be had.
+        return tuple(sorted(state, key=lambda part: (part[0], part[2])))
+
+    return value(ordered((id(session), session, (), 0.0) for session in open_))
+
+
+@pytest.mark.parametrize("order", [1.5, 3.0, 16.0])
+def test_interleaving_sessions_gains_nothing(order):
+    """Lemma 6: the best interleaving adversary gets the sum of what each session gives away by itself, and no more."""
+    for seed in range(4):
+        sessions = [Secretive(seed, 1.5), Secretive(seed + 100, 0.8)]
+        together = best_interleaving(sessions, lambda loss: math.exp((order - 1) * loss))
+        apart = math.prod(session.most(order) for session in sessions)
+        assert together == pytest.approx(apart, rel=1e-9)
+
+
+SESSIONS = Secretive(3, 4.0), Secretive(5, 2.0)
+
+
+def worst_delta(rule: Filter, epsilon: float, promised: dict[Secretive, Guarantee]) -> float:
+    """The exact delta at epsilon of the best adversary, which asks open sessions in any order, and opens what the rule
+    admits by what was answered: by enumeration."""
+
+    @cache
+    def admitted(counts: tuple[int, ...]) -> list[Secretive]:
+        totals = rule.zero()
+        for (_, guarantee), count in zip(promised.items(), counts, strict=True):
+            for _ in range(count):
+                totals = rule.add(totals, guarantee)
+        return [s for s, g in promised.items() if sum(counts) < 3 and rule.admits(rule.add(totals, g))]
+
+    def openings(opened: list[Secretive]) -> list[Secretive]:
+        return admitted(tuple(opened.count(session) for session in promised))
+
+    assert openings([])
+    return best_interleaving([], lambda loss: max(0.0, -math.expm1(epsilon - loss)), openings)
+
+
+@pytest.mark.parametrize(("rule", "epsilon", "delta"), [("pure", 1.4, 0.0), ("zcdp", 1.0, 0.01), ("renyi", 1.0, 0.01)])
+def test_sessions_opened_by_what_others_answer_stay_within_the_budget(rule, epsilon, delta):
+    filter_ = Filter.of(rule, epsilon, delta)
+
+    def guarantee(session: Secretive, share: float) -> Guarantee:
+        if rule != "renyi":
+            return Guarantee.pure(share * session.pure() * (1 + 1e-9))
+        orders = tuple(order for order in RENYI_ORDERS if order <= 64)
+        curve = Renyi(orders, tuple(share * session.divergence(order) * (1 + 1e-9) for order in orders))
+        return Guarantee(curve.epsilon(delta / 8), delta / 8, curve=curve)
+
+    def worst(share: float) -> float:
+        both = SESSIONS, [session.turned() for session in SESSIONS]
+        return max(worst_delta(filter_, epsilon, {s: guarantee(s, share) for s in sessions}) for sessions in both)
+
+    assert worst(1.0) <= delta + 1e-12
+    assert worst(0.3) > delta + 1e-6  # debited with a third of what they cost, they break the budget
