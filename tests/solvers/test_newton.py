@@ -266,7 +266,6 @@ def test_losses_with_kinks_do_not_cycle_however_many():
     solve_many(40_000, seed=1)
 
 
-@pytest.mark.xfail(strict=True, reason="where no row is curved a step is steepest descent, and zigzags in a valley")
 def test_a_narrow_valley_between_kinks():
     """All rows beyond their kinks and a tiny strength: the Hessian knows nothing of the valley's sides."""
     generator = np.random.default_rng(8)

@@ -14,8 +14,9 @@ from epsilearn.calibration.groups import per_record
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity, norm_bound
 from epsilearn.checks import check_within_doubles
+from epsilearn.errors import InvalidInput
 
-__all__ = ["FitNoise", "planned_noise", "stable_minimiser"]
+__all__ = ["FitNoise", "least_strength", "planned_noise", "stable_minimiser"]
 
 Budget = tuple[float, float, int]  # epsilon and delta per person, and how many rows that may have
 Rounding = Callable[[Any, float], float]
@@ -28,6 +29,8 @@ _POLISH_SIZE = 0.01
 _ROUNDINGS = 4
 # Noise for an objective is drawn to within 2**-41 deviations in each coordinate.
 _DRAWING = 2.0**-41
+# With less regularisation than this part of one record's curvature, no solver in doubles is sure to reach a minimum.
+_SOLVABLE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,32 @@ def planned_noise(
     return _planned_objective(loss, *size, strength, budget, rounding, tight, centring)
 
 
+def least_strength(loss: LossBounds, rows: int, row_norm: float) -> float:
+    """The weakest regularisation at which a solver is asked for a minimum: a public rule.
+
+    beta R**2 / (10,000 n), beta being the loss's largest curvature. Far below it the objective is flat between narrow
+    kinks, and which tables a solver fails on, after the debit, would depend on their records.
+
+    Examples
+    --------
+    >>> from epsilearn.losses import Logistic
+    >>> least_strength(Logistic(), 1000, 1.0)
+    2.5e-08
+    """
+    return _SOLVABLE * loss.smoothness * row_norm**2 / rows
+
+
+def _check_solvable(loss: LossBounds, rows: int, row_norm: float, strength: float) -> None:
+    """Refuse, before anything is spent, what a solver might not manage for some records."""
+    least = least_strength(loss, rows, row_norm)
+    if strength < least * (1 - 1e-9):
+        raise InvalidInput(
+            f"alpha is {strength:.3g}, and the least that is supported for {rows} rows of a norm of at most "
+            f"{row_norm:.3g} is {least:.3g}: with less, whether a minimum is found would depend on the records. Use a "
+            "larger alpha, or 'auto'"
+        )
+
+
 def stable_minimiser(
     loss: LossBounds,
     rows: int,
@@ -123,6 +152,7 @@ def stable_minimiser(
 
     ``share`` is how much noise the solver's error may add, if the arithmetic allows.
     """
+    _check_solvable(loss, rows, row_norm, strength)
     exactly = minimiser_sensitivity(loss, rows, row_norm, strength, tight=tight)
     reach = norm_bound(loss, row_norm, strength)
     # Not below what the arithmetic can certify.
@@ -171,6 +201,7 @@ def _planned_objective(
         found = gaussian_perturbation(loss, rows, row_norm, strength, main_epsilon, delta, prior)
     else:
         found = pure_perturbation(loss, rows, row_norm, strength, main_epsilon, tight)
+    _check_solvable(loss, rows, row_norm, found.strength)
     noise = FitNoise("objective", delta > 0, dimension, found.strength, found.scale, 0.0)
     length = noise.deviation * math.sqrt(dimension)
     reach = norm_bound(loss, row_norm, found.strength) + 4 * length / (rows * found.strength)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epsilearn.calibration.additive import gaussian_scale, gaussian_shift, laplace_scale
+from epsilearn.calibration.fit import least_strength
 from epsilearn.calibration.objective import gaussian_perturbation, pure_perturbation
 from epsilearn.calibration.output import LossBounds, minimiser_sensitivity
 from epsilearn.errors import InvalidInput
@@ -30,8 +31,6 @@ _MOST_DIRECTIONS = 800
 _LEAST_GROWTH, _LITTLE_NOISE, _DIRECTIONS = 5.0, 0.006, 1500
 # How far descent goes at most, in squared lengths of a row: the few steps it has overshoot beyond that.
 _LONGEST_DESCENT = 1e4
-# With less regularisation than this part of a record's curvature, no solver in doubles is sure to reach a minimum.
-_SOLVABLE = 1e-8
 
 
 def typical_score(method: str, classes: int = 2, target_bound: float | None = None) -> float:
@@ -118,7 +117,7 @@ def automatic_strength(
         return math.cbrt(2 * loss.smoothness * (row_norm * length / (rows * typical)) ** 2 / columns)
 
     rule = {"objective": by_objective, "output": by_output, "gradient": by_gradient}[method]
-    return max(_fixed_point(rule, row_norm**2), _SOLVABLE * loss.smoothness * row_norm**2 / rows)
+    return max(_fixed_point(rule, row_norm**2), least_strength(loss, rows, row_norm))
 
 
 def automatic_rank(loss: LossBounds, rows: int, spectrum: Array, epsilon: float, delta: float) -> int:

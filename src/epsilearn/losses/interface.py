@@ -91,6 +91,13 @@ class Loss:
         """Each record's mean curvature, for steering a solver."""
         return curvature
 
+    def smoother(self, factor: float) -> tuple[Loss, float]:  # noqa: ARG002 - most have no kinks
+        """A loss whose kinks are so many times as wide, or as wide as makes sense; and how many times this one it is.
+
+        For steering a solver.
+        """
+        return self, 1.0
+
     def slopes_in_balls(self, scores: list[arb], target: arb) -> list[arb]:
         """The derivative in ball arithmetic."""
         return [self.slope_in_balls(scores[0], target)]

@@ -149,6 +149,9 @@ class HuberisedHinge(Loss):
     def curvature(self, score: Array, target: Array) -> Array:
         return np.where(np.abs(1 - target * score) < self.width, self.smoothness, 0.0)
 
+    def smoother(self, factor: float) -> tuple[Loss, float]:
+        return HuberisedHinge(min(factor * self.width, max(self.width, 1.0))), 1.0
+
     def slope_in_balls(self, score: arb, target: arb) -> arb:
         h = arb(self.width)
         return -target * _clip((1 + h - target * score) / (2 * h), 0.0, 1.0)
@@ -252,6 +255,11 @@ class Huber(Loss):
 
     def curvature(self, score: Array, target: Array) -> Array:
         return np.where(np.abs(score - target) <= self.threshold, 1.0, 0.0)
+
+    def smoother(self, factor: float) -> tuple[Loss, float]:
+        # With kinks farther out the slope between them is as much larger: that many times a loss of the same slopes.
+        threshold = min(factor * self.threshold, max(self.threshold, self.target_bound))
+        return Huber(threshold, self.target_bound), threshold / self.threshold
 
     def slope_in_balls(self, score: arb, target: arb) -> arb:
         return _clip(score - target, -self.threshold, self.threshold)

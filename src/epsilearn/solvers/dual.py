@@ -8,8 +8,8 @@ r_i = slope_i / n + strength m_i, so its norm is at most R ||r||_1: a certificat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from epsilearn.errors import ConvergenceError
 from epsilearn.losses import Loss
 from epsilearn.losses.interface import UNIT
-from epsilearn.solvers.newton import Point, line_search, not_reached
+from epsilearn.solvers.newton import DIRECT, Point, by_stages, easier_problems, line_search, not_reached
 
 __all__ = ["DualProblem", "DualSolution", "Gram", "dual_rounding", "minimise_dual"]
 
@@ -96,7 +96,7 @@ def dual_rounding(loss: Loss, gram: Gram, strength: float, size: float, score: f
 
 
 def minimise_dual(
-    problem: DualProblem, target: float, *, limit: int = 500, progress: Callable[[float], None] | None = None
+    problem: DualProblem, target: float, *, limit: int = 5000, progress: Callable[[float], None] | None = None
 ) -> DualSolution:
     """Minimise to a gradient norm of at most ``target``, certified.
 
@@ -105,16 +105,37 @@ def minimise_dual(
     ConvergenceError
         If ``limit`` evaluations do not suffice. There is no partial result.
     """
-    point, used = problem.at(np.zeros(problem.gram.n)), 1
+    start = np.zeros(problem.gram.n)
+    found = _descend(problem, start, target, min(limit, DIRECT), progress)
+    if found is None and limit > DIRECT:
+        start, left = by_stages(_stages(problem), start, limit - DIRECT)
+        found = _descend(problem, start, target, left, progress)
+    if found is None:
+        raise not_reached(target)
+    return found
+
+
+def _descend(
+    problem: DualProblem, start: Array, target: float, limit: int, progress: Callable[[float], None] | None
+) -> DualSolution | None:
+    """Newton's method from a start: the solution, if it is reached within so many evaluations."""
+    point, used = problem.at(start), 1
     while not point.bound <= target:
         found = line_search(problem.at, point, problem.step(point), limit - used)
         if found is None:
-            raise not_reached(target)
+            return None
         point, passes = found
         used += passes
         if progress is not None:
             progress(point.bound)
     return DualSolution(point.coef, point.bound)
+
+
+def _stages(problem: DualProblem) -> Iterator[tuple[Callable[[Array], DualPoint], Callable[[DualPoint], Array]]]:
+    """How to look and step in problems that are ever less easy."""
+    for loss, _, strength in easier_problems(problem.loss, problem.gram.norm, problem.strength):
+        easier = replace(problem, loss=loss, strength=strength)
+        yield easier.at, easier.step
 
 
 def _conjugate_gradients(apply: Callable[[Array], Array], wanted: Array, share: float) -> Array:

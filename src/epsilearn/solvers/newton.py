@@ -7,7 +7,7 @@ is only accepted with a certificate: the computed norm of the gradient plus a ri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -22,7 +22,9 @@ from epsilearn.losses import Loss
 from epsilearn.rows.interface import Rows
 from epsilearn.solvers.refine import ExactRows, refine
 
-__all__ = ["Point", "Problem", "Solution", "line_search", "minimise", "not_reached"]
+__all__ = [
+    "DIRECT", "Point", "Problem", "Solution", "by_stages", "easier_problems", "line_search", "minimise", "not_reached",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -36,6 +38,11 @@ _FEW_WEIGHTS = 128
 _LEAST_SHARE = 2.0**-48
 # A step is accepted where the slope along it lies between these parts of the slope at its start.
 _FLAT_BELOW, _FLAT_ABOVE = 0.9, 0.4
+# Passes that are given to a start that may be far off. Most fits take a tenth of them.
+DIRECT = 250
+# By how much the regularisation falls from stage to stage, the share of its first gradient that is good enough, and
+# the most steps a stage, and passes a step, are given.
+_STAGE, _STAGE_ENOUGH, _STAGE_STEPS, _STAGE_PASSES = 4.0, 0.01, 20, 60
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ class Solution:
     certificate: float
 
 
+# A look at a point.
+At = Callable[[Array], AnyPoint]
 # From a residual to the step that, by the Hessian at some point near by, removes it.
 Steer = Callable[[Array], Array]
 
@@ -127,6 +136,27 @@ def minimise(
     """
     small = _small(problem)
     start, steer = _warm_start(problem, small, target)
+    # From a start that is far off steps can go on and on: few passes are given to it where there are more.
+    direct = min(limit, DIRECT)
+    found = _descend(problem, small, start, steer, target, direct, progress)
+    if found is None and limit > direct:
+        start, left = _by_stages(problem, limit - direct)
+        found = _descend(problem, small, start, None, target, left, progress)
+    if found is None:
+        raise not_reached(target)
+    return found
+
+
+def _descend(
+    problem: Problem,
+    small: Problem | None,
+    start: Array,
+    steer: Steer | None,
+    target: float,
+    limit: int,
+    progress: Callable[[float], None] | None = None,
+) -> Solution | None:
+    """Newton's method from a start: the solution, if it is reached within so many passes."""
     elsewhere, curved = problem.rows.elsewhere, _is_curved(problem)
     point, used = problem.at(start, curved), 1
     # Where each look at all rows is a pass over them, a sample of them has to do, unless a pass can bring both.
@@ -142,7 +172,7 @@ def minimise(
         with_hessian = curved and gained < _PLENTY
         found = line_search(partial(problem.at, hessian=with_hessian), point, steer(-point.gradient), limit - used)
         if found is None:
-            raise not_reached(target)
+            return None
         before, (point, passes) = point, found
         used += passes
         # A Hessian is dear unless it is there, and the last one is good enough as long as each step gains a digit.
@@ -155,6 +185,75 @@ def minimise(
         if progress is not None:
             progress(point.bound)
     return Solution(point.coef, point.bound)
+
+
+def _by_stages(problem: Problem, limit: int) -> tuple[Array, int]:
+    """A start for a problem by way of easier ones, and the passes that are left."""
+
+    def stage(loss: Loss, times: float, strength: float) -> tuple[At[Point], Callable[[Point], Array]]:
+        tilt = None if problem.tilt is None else times * problem.tilt
+        easier = Problem(problem.rows, loss, strength, tilt)
+        look = _how_to_steer(easier)
+        return partial(easier.at, hessian=_is_curved(easier)), lambda point: look(point.coef)(-point.gradient)
+
+    path = easier_problems(problem.loss, problem.rows.norm, problem.strength)
+    return by_stages((stage(*easier) for easier in path), np.zeros(problem.dimension), limit)
+
+
+def easier_problems(loss: Loss, norm: float, strength: float) -> Iterator[tuple[Loss, float, float]]:
+    """Ever less smooth losses, how many times the given one each is, and the strength that goes with it.
+
+    First the regularisation falls from where it outweighs the curvature of the smoothest loss, and only then do kinks
+    become as narrow as they are: they are in the right place before they are narrow.
+    """
+    smooth, times = loss.smoother(math.inf)
+    curvature = smooth.smoothness / times
+    factor = curvature * norm**2 / strength
+    while factor > _STAGE:
+        yield smooth, times, times * factor * strength
+        factor /= _STAGE
+    factor = loss.smoothness / curvature
+    while factor > 1:
+        smooth, times = loss.smoother(factor)
+        yield smooth, times, times * strength
+        factor /= _STAGE
+
+
+def by_stages(
+    stages: Iterable[tuple[At[AnyPoint], Callable[[AnyPoint], Array]]], coef: Array, limit: int
+) -> tuple[Array, int]:
+    """A point near a minimiser by way of those of easier problems, and the passes that are left.
+
+    Far out a loss is all but flat between its kinks, and steps from afar leap from one to the other. Where the
+    regularisation is strong, and kinks are wide, there is nothing to leap over; and where a problem changes little its
+    minimiser moves little, so that each is a good start for the next.
+
+    Parameters
+    ----------
+    stages : iterable
+        For each of them how to look at a point, and how to step from it.
+    coef : array
+        Where to begin.
+    """
+    for at, step in stages:
+        coef, passes = _approach(at, step, coef, limit)
+        limit -= passes
+    return coef, limit
+
+
+def _approach(at: At[AnyPoint], step: Callable[[AnyPoint], Array], coef: Array, limit: int) -> tuple[Array, int]:
+    """A point closer to the minimiser, as far as the next stage needs it, and the passes that it took."""
+    point, used = at(coef), 1
+    enough = max(_STAGE_ENOUGH * _norm(point.gradient), 2 * point.rounding)
+    for _ in range(_STAGE_STEPS):
+        if _norm(point.gradient) <= enough:
+            break
+        found = line_search(at, point, step(point), min(limit - used, _STAGE_PASSES))
+        if found is None:
+            break
+        point, passes = found
+        used += passes
+    return point.coef, used
 
 
 def _is_curved(problem: Problem) -> bool:
@@ -191,12 +290,10 @@ def _warm_start(problem: Problem, small: Problem | None, target: float) -> tuple
         return nowhere, None
 
 
-def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, steer: Steer, target: float) -> Solution:
+def _beyond_doubles(problem: Problem, rows: ExactRows, point: Point, steer: Steer, target: float) -> Solution | None:
     tilt = np.zeros_like(point.coef) if problem.tilt is None else problem.tilt
     found = refine(rows, problem.loss, problem.strength, tilt, point.coef, steer, target)
-    if found is None:
-        raise not_reached(target)
-    return Solution(*found)
+    return None if found is None else Solution(*found)
 
 
 def not_reached(target: float) -> ConvergenceError:
@@ -294,7 +391,8 @@ def line_search(at: Callable[[Array], AnyPoint], point: Point, step: Array, left
 
 def _between(low: float, low_slope: float, high: float, high_slope: float) -> float:
     """Where the line through two slopes of opposite sign crosses zero, kept away from both ends."""
-    share = low_slope / (low_slope - high_slope)
+    fall = low_slope - high_slope
+    share = low_slope / fall if fall else 0.5  # a step along which nothing changes in doubles
     return low + min(max(share, 0.1), 0.9) * (high - low)
 
 
