@@ -292,6 +292,22 @@ def test_tables_without_entries(X):
     np.testing.assert_array_equal(with_constant.combine(np.arange(5)), [10 * SMALL.count])
 
 
+def test_no_record_of_booleans_decides_how_entries_are_kept():
+    """One number stands for all, also where a record stores a False; among floats one 0.5 is enough to undo it."""
+    table = np.array([[True, False, True], [False, True, False]])
+    stored = sparse.csr_array(table)
+    stored.data[0] = False
+    for X in (sparse.csr_array(table), stored):
+        kept = X.copy()
+        rows = fixed_rows(X, Levels(1.0, 1024), intercept=True)
+        assert len(rows._rows[0]) == len(rows._columns[0]) == 1
+        np.testing.assert_array_equal(rows.product(np.array([1, 10, 100, 0])), 1024 * (X.toarray() @ [1, 10, 100]))
+        assert X.nnz == kept.nnz
+    other = sparse.csr_array(table.astype(float))
+    other.data[0] = 0.5
+    assert len(fixed_rows(other, Levels(1.0, 1024))._rows[0]) == other.nnz
+
+
 def test_columns_without_entries_take_no_room():
     X = sparse.csr_array((np.ones(3), ([0, 1, 1], [5, 10**6, 7])), shape=(2, 2 * 10**6))
     rows = fixed_rows(X, SMALL)
