@@ -7,10 +7,13 @@ once, into a Parquet file in a private folder that is gone afterwards.
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ __all__ = ["ENGINES", "files_of", "table_in_parts"]
 ENGINES = ("memory", "local", "dask", "spark")
 _TARGET = "target"
 _PATIENCE = 5  # seconds for a scheduler to answer
+_LONGEST_PATH = 40  # bytes of a folder in which sockets of Spark have room for their names; all have 104
 
 
 def files_of(path: Path) -> list[Path]:
@@ -104,26 +108,21 @@ def _read_by(engine: str, address: str | None, path: Path, how: dict[str, Any]) 
             yield ParquetRows(path, client=client, **how)
     else:
         with _spark_session(address) as session:
-            from epsilearn.rows.spark import SparkRows
+            from epsilearn.rows.spark import SparkRows, parquet_frame
 
-            files = [str(file.resolve()) for file in parquet_files(path)]
-            yield SparkRows(session.read.parquet(*files), **how)
+            yield SparkRows(parquet_frame(session, parquet_files(path)), **how)
 
 
 @contextmanager
 def _dask_client(address: str | None) -> Iterator[Any]:
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise InvalidInput("--engine dask needs Dask: pip install 'epsilearn[dask]'") from None
+    """Whoever computes: workers at an address, or Dask's own threads in this process, which listen nowhere."""
     if address is None:
-        # One thread a worker: each part is summed by one.
-        with (
-            LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1") as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            yield client
+        _need("dask", "dask.delayed")
+        yield "threads"
         return
+    _need("dask", "distributed")
+    from distributed import Client
+
     try:
         client = Client(address, set_as_default=False, timeout=_PATIENCE)
     except (OSError, ValueError):
@@ -134,19 +133,85 @@ def _dask_client(address: str | None) -> Iterator[Any]:
 
 @contextmanager
 def _spark_session(address: str | None) -> Iterator[Any]:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise InvalidInput("--engine spark needs Spark and Java 17: pip install 'epsilearn[spark]'") from None
-    if address is None or address.startswith("local"):
+    _need("spark", "pyspark.sql", "py4j", "pandas", "pyarrow")
+    if shutil.which("java", path=_java_path()) is None:
+        raise InvalidInput(
+            "--engine spark needs Java 17 or newer, and there is none: install it (Debian: apt-get install "
+            "default-jre-headless), or say in JAVA_HOME where it is"
+        )
+    with _private_folder() as folder:
+        session = _started("local[*]" if address is None else address, folder)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _started(address: str, folder: str) -> Any:
+    """A session of Spark; on this machine one that nobody else can talk to."""
+    from pyspark.sql import SparkSession
+
+    settings = _SPARK
+    if address.startswith("local"):
+        settings = settings | _SPARK_HERE | {"spark.local.dir": folder, "spark.python.unix.domain.socket.dir": folder}
         # Executors on this machine are to run the Python that runs this, which has what they need.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("epsilearn")
-    session = (builder if address is None else builder.master(address)).getOrCreate()
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    # Inherited by Java: what Spark writes, wherever it was told to, is for this account alone.
+    before = os.umask(0o077)
     try:
-        yield session
+        return SparkSession.builder.appName("epsilearn").master(address).config(map=settings).getOrCreate()
+    except Exception as error:
+        fault = type(error).__name__
     finally:
-        session.stop()
+        os.umask(before)
+    raise EpsilearnError(
+        f"Spark could not be started at {address} ({fault}); is that where it is, and does `java -version` say 17 or "
+        "newer? Nothing was spent"
+    )
+
+
+_LOOPBACK = "127.0.0.1"
+# Of every session: how often it reads is shown to nobody, and what it says of a record that it cannot read neither.
+_SPARK = {"spark.ui.enabled": "false", "spark.log.level": "OFF", "spark.api.mode": "classic"}
+# Of those on this machine. The secret is made up inside the Java machine: it is on no command line and in no file. The
+# sockets between Java and Python are in a folder that no other account can enter.
+_SPARK_HERE = {
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+}
+
+
+@contextmanager
+def _private_folder() -> Iterator[str]:
+    """A folder that only this account can enter, with a path short enough for sockets in it."""
+    usual = tempfile.gettempdir()
+    place = usual if len(os.fsencode(usual)) <= _LONGEST_PATH else "/tmp"
+    # Java deletes its files too, and may be faster.
+    with tempfile.TemporaryDirectory(prefix="epsilearn-", dir=place, ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def _java_path() -> str:
+    """Where Spark looks for Java: in JAVA_HOME alone if there is one."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin") if home else os.environ.get("PATH", os.defpath)
+
+
+def _need(engine: str, *modules: str) -> None:
+    """Refuse to start where a package is missing."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError:
+            raise InvalidInput(
+                f"--engine {engine} needs {module.partition('.')[0]}, which cannot be imported: "
+                f"pip install 'epsilearn[{engine}]'"
+            ) from None
 
 
 def _written(tables: Iterator[Any], folder: Path) -> Path:

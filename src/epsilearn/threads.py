@@ -7,15 +7,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from epsilearn.quiet import quietly
 
-__all__ = ["alone", "in_order", "in_threads"]
+__all__ = ["alone", "in_order", "in_threads", "one_thread_each"]
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -87,7 +87,7 @@ def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[
     if workers == 1:
         yield from map(work, parts)
         return
-    with _linear_algebra().limit(limits=1, user_api="blas"):
+    with one_thread_each():
         try:
             for part in parts:
                 if len(waiting) == 3 * workers:
@@ -98,6 +98,11 @@ def in_order(work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def one_thread_each() -> AbstractContextManager[Any]:
+    """The linear algebra library keeps to the thread that calls it, as others call it beside that one."""
+    return _linear_algebra().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @cache

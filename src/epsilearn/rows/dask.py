@@ -7,7 +7,9 @@ from typing import Any
 
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.rows.arrow_blocks import Columns, stretches
+from epsilearn.rows.missing import missing_package
 from epsilearn.rows.parts import Gathered, Parts, Unreadable, Work
+from epsilearn.threads import one_thread_each
 
 __all__ = ["DaskRows", "gathered"]
 
@@ -32,8 +34,8 @@ class DaskRows(Parts):
         How many records there are, which is public. Any other number is an error.
     columns : sequence of str, optional
         The frame's columns that are features; by default all but the target.
-    client : distributed.Client, optional
-        Where to compute; by default wherever Dask computes.
+    client : distributed.Client or "threads", optional
+        Where to compute: its workers, or threads of this process; by default wherever Dask computes.
     encode : callable, optional
         From an Arrow table to features and targets, both arrays; ``columns`` are then what they are called.
     read : sequence of str, optional
@@ -62,9 +64,11 @@ class DaskRows(Parts):
         read: Iterable[str] | None = None,
     ) -> None:
         import dask.array as da
-        import dask.dataframe as dd
 
-        if isinstance(table, dd.DataFrame):
+        if isinstance(table, da.Array):
+            self._parts = _pairs(table, target)
+            super().__init__(rows, [f"x{number}" for number in range(table.shape[1])], _pair)
+        elif _is_frame(table):
             names = [name for name in table.columns if name != target] if columns is None else list(columns)
             # Names are texts once a frame is handed to Arrow.
             super().__init__(rows, map(str, names), encode or Columns(tuple(map(str, names)), str(target)))
@@ -73,11 +77,6 @@ class DaskRows(Parts):
             if missing:
                 raise InvalidInput(f"the frame has no column {missing[0]!r}")
             self._parts = table[needed].to_delayed()
-            self._open: Callable[[Any], Iterable[Any]] = stretches
-        elif isinstance(table, da.Array):
-            self._parts = _pairs(table, target)
-            super().__init__(rows, [f"x{number}" for number in range(table.shape[1])], _pair)
-            self._open = stretches
         else:
             raise InvalidInput("table must be a Dask data frame or a Dask array")
         self._client = client
@@ -86,9 +85,17 @@ class DaskRows(Parts):
         return f"partition {part}"
 
     def gather(self, work: Work) -> Gathered:
-        found = gathered(work, self._parts, self._open, self._client)
+        found = gathered(work, self._parts, stretches, self._client)
         self.tell(sum(seen.rows for seen in found.seen.values()))
         return found
+
+
+def _is_frame(table: Any) -> bool:
+    try:
+        import dask.dataframe as dd
+    except ImportError:  # arrays need no pandas
+        return False
+    return isinstance(table, dd.DataFrame)
 
 
 def gathered(work: Work, parts: Iterable[Any], opened: Callable[[Any], Iterable[Any]], client: Any = None) -> Gathered:
@@ -102,17 +109,29 @@ def gathered(work: Work, parts: Iterable[Any], opened: Callable[[Any], Iterable[
     while len(level) > 1:
         level = [add(level[start : start + _FAN]) for start in range(0, len(level), _FAN)]
     try:
-        if client is None:
-            (found,) = dask.compute(level[0])
-        else:
-            found = client.compute(level[0], retries=_RETRIES).result()
-        return found  # type: ignore[no-any-return]
+        return _computed(level[0], client)
     except (StateError, Unreadable, MemoryError):
         raise
     except Exception as error:
-        fault = type(error).__name__
+        package = missing_package(error)
+        fault = f"the table cannot be read ({type(error).__name__})"
+        if package:
+            fault = f"Dask's workers cannot import {package}: install epsilearn[dask] where they run"
     # Raised out here: what was caught may quote a record.
-    raise Unreadable(f"the table cannot be read ({fault})")
+    raise Unreadable(fault)
+
+
+def _computed(value: Any, client: Any) -> Gathered:
+    import dask
+
+    if client is None:
+        (found,) = dask.compute(value)
+    elif client == "threads":
+        with one_thread_each():
+            (found,) = dask.compute(value, scheduler="threads")
+    else:
+        found = client.compute(value, retries=_RETRIES).result()
+    return found  # type: ignore[no-any-return]
 
 
 def _pairs(features: Any, target: Any) -> list[Any]:

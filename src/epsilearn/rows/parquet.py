@@ -39,8 +39,9 @@ class ParquetRows(Parts):
         columns must be numbers, and are taken as they are.
     read : sequence of str, optional
         The columns that ``encode`` needs.
-    client : distributed.Client, optional
-        Workers of Dask that read the row groups, from a disk that all of them share; by default this process does.
+    client : distributed.Client or "threads", optional
+        Workers of Dask that read the row groups, from a disk that all of them share, or Dask's threads in this process;
+        by default this process does it without Dask.
 
     Examples
     --------

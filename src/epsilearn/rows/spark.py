@@ -5,13 +5,15 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from epsilearn.errors import InvalidInput
 from epsilearn.rows.arrow_blocks import Columns, stretches
+from epsilearn.rows.missing import missing_package
 from epsilearn.rows.parts import Gathered, Parts, Unreadable, Work
 
-__all__ = ["SparkRows"]
+__all__ = ["SparkRows", "parquet_frame"]
 
 _DEPTH = 2  # of the tree in which sums are added on their way to the driver
 
@@ -75,6 +77,15 @@ class SparkRows(Parts):
         raise Unreadable(fault)
 
 
+def parquet_frame(session: Any, files: Iterable[Path]) -> Any:
+    """The frame of some Parquet files, of which Spark reads no more than a footer now."""
+    try:
+        return session.read.parquet(*(str(file.resolve()) for file in files))
+    except Exception as error:
+        fault = _fault(error)
+    raise InvalidInput(fault)
+
+
 class _Made:
     """What an executor makes of a partition: one row, with the sums."""
 
@@ -102,6 +113,10 @@ def _merged(first: bytes, second: bytes) -> bytes:
 
 def _fault(error: Exception) -> str:
     """What went wrong, without what Spark says of it, which may quote a record; the name of a file is no secret."""
+    if isinstance(error, ImportError):  # raised here, by Spark itself, before it looks at a record
+        return "Spark needs pandas and PyArrow, newer ones perhaps: pip install --upgrade 'epsilearn[spark]'"
+    if package := missing_package(error):
+        return f"Spark's executors cannot import {package}: install epsilearn[spark] where they run"
     named = re.search(r"(?:reading|read|in) file:?\s*\[?(?:file:)?/*(\S+\.parquet)", str(error))
     where = named.group(1).rsplit("/", 1)[-1] if named else "the table"
     return f"{where} cannot be read by Spark ({type(error).__name__})"
