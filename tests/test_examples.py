@@ -60,6 +60,6 @@ def test_the_service_says_where_it_is_and_with_which_keys(tmp_path):
         assert holder.budget("stays").spent_epsilon == 2.0
     finally:
         demo.terminate()
-        demo.wait(timeout=60)
+        demo.wait(timeout=300)
     with pytest.raises(ServerError, match="no answer"):
         holder.datasets()

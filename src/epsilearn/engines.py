@@ -207,10 +207,10 @@ def _need(engine: str, *modules: str) -> None:
     for module in modules:
         try:
             import_module(module)
-        except ImportError:
+        except ImportError as error:
+            package = (error.name or module).partition(".")[0]
             raise InvalidInput(
-                f"--engine {engine} needs {module.partition('.')[0]}, which cannot be imported: "
-                f"pip install 'epsilearn[{engine}]'"
+                f"--engine {engine} needs {package}, which cannot be imported: pip install 'epsilearn[{engine}]'"
             ) from None
 
 

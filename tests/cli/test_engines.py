@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -52,16 +55,69 @@ def test_every_kind_of_file_can_be_larger_than_memory(command, clinic, tmp_path,
     assert epsilearn.load("out").predict(clinic.arrow()) is not None
 
 
-@pytest.mark.parametrize("engine", ["dask", pytest.param("spark", marks=pytest.mark.slow)])
-def test_clusters_are_started_and_ended(command, clinic, tmp_path, engine, monkeypatch):
-    if engine == "spark":
-        pytest.importorskip("pyspark")
-        monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+def test_dask_needs_nothing_to_be_started(command, clinic, tmp_path):
+    """Spark's turn is in test_engine_sockets.py: in a process of its own, as a Java machine keeps its settings."""
     parts = split(clinic, tmp_path)
-    code, out, err = command(*words(clinic, tmp_path, "logistic", parts, engine), "--json", "-o", "out")
+    code, out, err = command(*words(clinic, tmp_path, "logistic", parts, "dask"), "--json", "-o", "out")
     assert code == 0, err
     assert json.loads(out)["output"] == "out"
     assert epsilearn.load("out").guarantee.epsilon == pytest.approx(3.0)
+
+
+def refused(command, clinic, folder, engine, *more):
+    """What an engine that cannot be started says; nothing is spent, and nothing is left."""
+    ledger = Ledger.create(folder / "budget.db", dataset="clinic", epsilon=10.0)
+    found = words(clinic, folder, "logistic", split(clinic, folder), engine)
+    code, out, err = command(*found, "--ledger", "budget.db", *more, "-o", "out")
+    assert code in (1, 2)
+    assert ledger.history() == []
+    assert not Path("out").exists()
+    assert "Traceback" not in out + err
+    assert "table" not in err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("engine", "module", "more"),
+    [
+        ("dask", "dask.delayed", ()),
+        ("dask", "distributed", ("--address", "tcp://127.0.0.1:1")),
+        ("spark", "pyspark.sql", ()),
+        ("spark", "py4j", ()),
+        ("spark", "pandas", ()),
+    ],
+)
+def test_a_missing_package_is_named_with_what_brings_it(command, clinic, tmp_path, monkeypatch, engine, module, more):
+    if engine == "spark":
+        need_spark()
+    monkeypatch.setitem(sys.modules, module, None)
+    said = refused(command, clinic, tmp_path, engine, *more)
+    assert module.partition(".")[0] in said
+    assert f"pip install 'epsilearn[{engine}]'" in said
+
+
+@pytest.mark.parametrize("java", ["none", "elsewhere", "old"])
+def test_a_missing_java_is_named(command, clinic, tmp_path, monkeypatch, java):
+    need_spark()
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    if java == "none":
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("PATH", str(home))
+    else:
+        monkeypatch.setenv("JAVA_HOME", str(home))
+    if java == "old":
+        (home / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+        (home / "bin" / "java").chmod(0o755)
+    said = refused(command, clinic, tmp_path, "spark")
+    assert "17 or newer" in said
+    assert ("could not be started" in said) == (java == "old")
+
+
+def need_spark() -> None:
+    if find_spec("pyspark") is None:
+        reason = "no pyspark; pip install 'epsilearn[spark]'"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
 
 
 def test_the_number_of_rows_must_be_declared_and_right(command, clinic, tmp_path):

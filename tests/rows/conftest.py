@@ -78,11 +78,12 @@ def dask_client() -> Iterator[Any]:
 
 
 def prepare_spark() -> None:
-    """Skip where there is no Java or no pyspark; else say where everything is."""
+    """Skip where there is no Java or no pyspark, fail where CI has none; else say where everything is."""
+    reason = "no pyspark; pip install 'epsilearn[spark]'" if find_spec("pyspark") is None else ""
     if shutil.which("java") is None:
-        pytest.skip("no Java on this machine")
-    if find_spec("pyspark") is None:
-        pytest.skip("no pyspark; pip install 'epsilearn[spark]'")
+        reason = "no Java on this machine; install Debian's default-jre-headless"
+    if reason:
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     import pyspark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

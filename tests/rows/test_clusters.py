@@ -59,7 +59,10 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(tmp_path):
 
         def kill_one():
             # Once both workers are busy with the second pass or a later one.
+            end = time.monotonic() + 600
             while sum(len(note.read_text().splitlines()) for note in notes.iterdir()) < 18:
+                if time.monotonic() > end:
+                    return  # the fit has failed, and says why
                 time.sleep(0.02)
             victim = next(int(note.name) for note in notes.iterdir())
             os.kill(victim, signal.SIGKILL)
@@ -96,6 +99,22 @@ def test_a_partition_that_cannot_be_read_is_said_without_what_it_says(dask_clien
         model().fit(DaskRows(broken, target="label", rows=3000, client=dask_client))
     assert "4711" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_workers_without_a_package_are_said_to_lack_it():
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    # Every import of it fails there, as if it had never been installed.
+    lacking = "import sys\nsys.modules['epsilearn'] = None\n"
+    frame = dd.from_pandas(make_table(300, 2).frame("label"), npartitions=1)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", preload=lacking) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        # They would otherwise die one by one, and the fit wait for ever.
+        pytest.raises(InvalidInput, match=r"workers cannot import epsilearn: install epsilearn\[dask\] where they run"),
+    ):
+        model().fit(DaskRows(frame, target="label", rows=300, client=client))
 
 
 def test_a_column_of_several_kinds_is_refused_without_its_values(dask_client, caplog):
@@ -197,7 +216,7 @@ def impatient_spark(tmp_path_factory):
             session.stop()
         for process in reversed(started):
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
+            process.wait(timeout=300)
 
 
 def _meddled(folder: str, kind: str):
@@ -248,6 +267,23 @@ def test_a_damaged_file_is_named_by_spark_too(impatient_spark, tmp_path):
     with pytest.raises(InvalidInput, match=r"part-1.parquet cannot be read by Spark") as caught:
         model().fit(rows)
     assert caught.value.__context__ is None
+
+
+@pytest.mark.slow
+def test_executors_without_a_package_are_said_to_lack_it(impatient_spark, tmp_path):
+    def lacking(batches):
+        import sys
+
+        sys.modules["numba"] = None
+        import numba  # noqa: F401
+
+        yield from batches
+
+    folder = write_parquet(make_table(100, 2), "label", tmp_path / "table")
+    frame = impatient_spark.read.parquet(str(folder))
+    frame = frame.mapInArrow(lacking, frame.schema)
+    with pytest.raises(InvalidInput, match="executors cannot import numba"):
+        model().fit(SparkRows(frame, target="label", rows=100))
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakSet
 
 from epsilearn.errors import InvalidInput, StateError
 from epsilearn.rows.arrow_blocks import Columns, stretches
@@ -14,6 +15,7 @@ from epsilearn.threads import one_thread_each
 __all__ = ["DaskRows", "gathered"]
 
 _RETRIES = 3  # of a task that could not read its part; what is wrong with the records themselves is not tried again
+_checked: WeakSet[Any] = WeakSet()  # clients whose workers have what they need
 _FAN = 8  # how many sums are added at a time, on their way to the process that asked
 
 
@@ -130,8 +132,17 @@ def _computed(value: Any, client: Any) -> Gathered:
         with one_thread_each():
             (found,) = dask.compute(value, scheduler="threads")
     else:
+        _check_workers(client)
         found = client.compute(value, retries=_RETRIES).result()
     return found  # type: ignore[no-any-return]
+
+
+def _check_workers(client: Any) -> None:
+    """Let an import that fails there be an error here: a worker that cannot read its task would die, and we wait."""
+    if client not in _checked:
+        for run in (client.run_on_scheduler, client.run):
+            run(exec, "import epsilearn.rows.parts")
+        _checked.add(client)
 
 
 def _pairs(features: Any, target: Any) -> list[Any]:
