@@ -80,7 +80,8 @@ class Held:
 def app(tmp_path, clinic):
     (tmp_path / "tables").mkdir()
     clinic.write(tmp_path / "tables", "csv").rename(tmp_path / "tables" / "table.csv")
-    configuration = {"database": "state.db", "tables": "tables", "limits": {"requests_per_minute": 1_000_000, "calls_at_once": 1000}}
+    limits = {"requests_per_minute": 1_000_000, "calls_at_once": 1000}
+    configuration = {"database": "state.db", "tables": "tables", "limits": limits}
     return create(Configuration.from_dict(configuration, tmp_path))
 
 
