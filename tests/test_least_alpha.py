@@ -4,6 +4,7 @@ is refused before anything is spent."""
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from epsilearn import Ledger, LinearRegression, LinearSVC, LogisticRegression
 from epsilearn.calibration.fit import least_strength
 from epsilearn.calibration.strength import automatic_strength
 from epsilearn.erm import Table, execute, plan
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import ConvergenceError, InvalidInput
 from epsilearn.kernel import RBF, GaussianProcessRelease, InteractiveLearner, LandmarkClassifier
+from epsilearn.kernel import erm as kernel_erm
 from epsilearn.kernel.erm import GramProblem
 from epsilearn.losses import Huber, HuberisedHinge, Logistic, Softmax, Squared
 from epsilearn.rows import Bounds, as_rows
@@ -86,9 +88,20 @@ def zigzag() -> Problem:
 
 def test_what_steps_from_nothing_do_not_reach_stages_do():
     problem, target = zigzag(), 1e-6
-    with pytest.raises(Exception, match="did not reach"):
+    with pytest.raises(ConvergenceError, match="did not reach"):
         minimise(problem, target, limit=DIRECT)
     assert minimise(problem, target).certificate <= target
+
+
+def test_stages_reach_it_by_kernel_values_too(monkeypatch):
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(20, 5)), generator.choice([-1.0, 1.0], 20)
+    kernel, loss = RBF(0.2), HuberisedHinge(1e-3)
+    problem = GramProblem(kernel, kernel.points(X), y, loss, least_strength(loss, 20, kernel.bound))
+    problem.solve()
+    monkeypatch.setattr(kernel_erm, "minimise_dual", partial(kernel_erm.minimise_dual, limit=DIRECT))
+    with pytest.raises(ConvergenceError, match="did not reach"):
+        problem.solve()
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
