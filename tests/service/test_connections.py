@@ -74,7 +74,7 @@ def open_still(connection) -> bool:
     """Whether the server has not closed it."""
     connection.setblocking(False)
     try:
-        return connection.recv(1) != b""
+        return connection.recv(65536) != b""
     except BlockingIOError:
         return True
     except ConnectionResetError:
