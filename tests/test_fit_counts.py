@@ -130,6 +130,17 @@ def test_plans_rehearsals_selections_and_audits_do_not_count():
     assert told(lambda: [clone(mechanism).fit(X, Y) for _ in range(2)]) != []
 
 
+@pytest.mark.parametrize("strategy", ["parts", "stopping"])
+def test_a_selection_counts_once_and_its_rehearsals_not_even_for_a_moment(strategy, monkeypatch):
+    from epsilearn import fit_counts
+
+    counted: list[str] = []
+    add = fit_counts._Account._add
+    monkeypatch.setattr(fit_counts._Account, "_add", lambda self, *more: counted.append(self.name) or add(self, *more))
+    PrivateSelection(model(), {"alpha": [0.1, 1.0]}, strategy=strategy, stop=0.3).fit(X, Y)
+    assert counted == ["PrivateSelection"]
+
+
 def test_told_before_anything_is_spent():
     """A filter that makes an error of the warning saves the second budget, and the count stays right."""
     first = model()
