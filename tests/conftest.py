@@ -242,6 +242,8 @@ def command(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    # As wide as that, whatever the environment said when the command line was first imported.
+    monkeypatch.setattr("epsilearn.cli.common.console.width", 200)
 
     def go(*words: object) -> tuple[int, str, str]:
         code = _run([str(word) for word in words], as_json="--json" in words)

@@ -23,6 +23,7 @@ def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; give back its exit code, output and complaints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("epsilearn.cli.common.console.width", 120)
 
     def go(*words: str) -> tuple[int, str, str]:
         code = _run(list(words), as_json="--json" in words)

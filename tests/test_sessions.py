@@ -219,13 +219,10 @@ def test_a_model_that_fails_on_a_row_quotes_nothing(tmp_path, recwarn):
     ledger = Ledger.create(tmp_path / "b.db", dataset="d", epsilon=10.0)
     rows = np.zeros((4, 1))
     rows[2] = 48151.625
-    with pytest.raises(InvalidInput, match="failed to predict") as caught:
-        private_score(Fussy(), rows, np.ones(4), ledger=ledger)
-    error: BaseException | None = caught.value
-    while error is not None:
-        assert "48151" not in str(error)
-        error = error.__cause__ or error.__context__
-    assert ledger.history() == []
+    # The row that it fails on counts as wrong; that there is a score does not depend on it.
+    assert private_score(Fussy(), rows, np.ones(4), epsilon=1000.0).value == pytest.approx(0.75, abs=0.02)
+    assert private_score(Fussy(), rows, np.ones(4), ledger=ledger).guarantee.epsilon == 1.0
+    assert len(ledger.history()) == 1
     with np.errstate(all="warn"):
         assert private_score(Fussy("warn"), rows, np.ones(4), epsilon=100.0).value > 0.5
         assert private_score(Fussy("numpy"), rows, np.ones(4), epsilon=100.0).value > 0.5

@@ -135,7 +135,7 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 def _check_asked(model: Any, X: Any) -> None:
     """Why a model fails on any rows, whatever they hold, in words that help."""
-    if hasattr(model, "get_params"):
+    if hasattr(model, "fit"):
         check_is_fitted(model)
     expected: Any = getattr(model, "n_features_in_", None)
     shape: tuple[int, ...] = getattr(X, "shape", ())

@@ -104,6 +104,7 @@ def test_every_public_estimator_and_mechanism_is_among_the_families():
         "Guarantee",
         "Ledger",
         "Schema",
+        "check_pipeline",
         "compose",
         "excess_risk_bound",
         "explain",

@@ -122,8 +122,8 @@ def least_strength(loss: LossBounds, rows: int, row_norm: float) -> float:
     Examples
     --------
     >>> from epsilearn.losses import Logistic
-    >>> least_strength(Logistic(), 1000, 1.0)
-    2.5e-08
+    >>> f"{least_strength(Logistic(), 1000, 1.0):.3g}"
+    '2.5e-08'
     """
     return _SOLVABLE * loss.smoothness * row_norm**2 / rows
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from epsilearn.cli.common import console, say
 
@@ -23,13 +23,13 @@ def show_exam(exam: Exam) -> None:
     for name in ("fault", "found by", "seconds", "twin"):
         table.add_column(name, justify="right" if name == "seconds" else "left", no_wrap=name != "fault")
     for group, title in _GROUPS.items():
-        table.add_row(f"[bold]{title}[/]")
+        table.add_row(Text(title, "bold"))
         for one in exam.results:
             if one.group == group:
                 table.add_row(*_cells(one))
         if group == "public":
             for unread in exam.unread:
-                table.add_row(f"  {escape(unread.name)}", "[dim]not examined[/]")
+                table.add_row(f"  {unread.name}", Text("not examined", "dim"))
     console.print(table)
     say("")
     for unread in exam.unread:
@@ -37,7 +37,7 @@ def show_exam(exam: Exam) -> None:
     say(str(exam))
 
 
-def _cells(one: Result) -> tuple[str, str, str, str]:
-    method = "[bold red]missed[/]" if one.method == "missed" else one.method
-    twin = f"[bold red]accused by {one.accused}[/]" if one.accused else "passes"
-    return f"  {escape(one.name)}", method, f"{one.seconds:.2f}", twin
+def _cells(one: Result) -> tuple[str | Text, ...]:
+    method = Text("missed", "bold red") if one.method == "missed" else one.method
+    twin = Text(f"accused by {one.accused}", "bold red") if one.accused else "passes"
+    return f"  {one.name}", method, f"{one.seconds:.2f}", twin
