@@ -29,7 +29,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 test-slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadscope -m slow
 
 # The wheel in empty environments, one for each extra; a few minutes, most of them installing.
 test-wheel: $(VENV)/.installed-test

@@ -78,6 +78,7 @@ def check(url: str, released: Path, budget: float) -> None:
     assert {int(number) for number, _ in lines} <= delivered
 
 
+@pytest.mark.slow
 def test_a_few_kills(ledger_url, tmp_path):
     hammer_and_kill(ledger_url, tmp_path / "released", kills=12, budget=0.4, seed=1)
     check(ledger_url, tmp_path / "released", 0.4)

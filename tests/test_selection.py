@@ -158,6 +158,7 @@ def test_every_part_and_the_choice_get_the_whole_budget(rows_per_person, epsilon
     assert Guarantee.from_json(promise.to_json()) == promise
 
 
+@pytest.mark.slow
 def test_the_choice_has_the_exponential_mechanisms_probabilities():
     """exp(epsilon marks / 2) by the marks on the judges' rows. Seeded; at 1.4 times the epsilon, or 0.7, it fails."""
     X, y = numbered(40)
@@ -224,6 +225,7 @@ def tries(count: int, stop: float | None, candidates: int, **options: Any) -> li
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop", "candidates", "expected"), [(0.3, 2, 0.3), (None, 2, 0.25), (0.8, 5, 0.8)])
 def test_the_number_of_tries_is_geometric(stop, candidates, expected):
     """Seeded; 300 of them tell 0.3 from 0.45."""

@@ -744,6 +744,7 @@ def check_answers(answers: list[tuple[int, float]], state: Path, ledger: Ledger)
     ledger.verify()
 
 
+@pytest.mark.slow
 def test_a_session_survives_any_number_of_kills(tmp_path):
     state, book = tmp_path / "session.db", tmp_path / "budget.db"
     ledger = Ledger.create(book, dataset="patients", epsilon=20.0, delta=1e-4)

@@ -162,6 +162,7 @@ def test_squares_do_not_overflow():
     assert statistics.variance(column, bounds=(-(2.0**40), 2.0**40), **LOUD).value == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "law"),
     [

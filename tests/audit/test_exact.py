@@ -46,6 +46,7 @@ def test_noise_on_the_result_by_another_route(delta):
     assert laws.epsilon(delta) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", [(1.0, 0.0), (0.6, 0.8)])
 def test_two_weights_against_the_gaussian_curve(direction):
     """The same in the plane, where quadrature is coarser: off by no more than it says, and a true claim stands."""

@@ -86,6 +86,7 @@ def test_half_the_deviation_breaks_the_curve_and_not_yet_the_point():
     assert finding.lower_bound < claim.epsilon
 
 
+@pytest.mark.slow
 def test_the_worst_pair_of_output_perturbation_shows_more_than_half():
     cases = subject("logistic").cases(Options(epsilon=2.0, method="output", rows=1))
     finding, case = audit_worst(cases, Claim(2.0), trials=2000, confidence=0.999)
@@ -93,6 +94,7 @@ def test_the_worst_pair_of_output_perturbation_shows_more_than_half():
     assert case.words.startswith("alpha = 100")
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_caught(monkeypatch):
     """In a real build: everything but the scale of the noise is as it was, the promise included."""
     whole = erm.planned_noise

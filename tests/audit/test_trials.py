@@ -352,6 +352,7 @@ def test_every_method_for_ten_thousand_refits(case):
     assert [finding.refuted for finding in findings] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_the_printed_constants_are_caught():
     """2008, objective perturbation: the curvature of a lonely record, which the paper drops, is nearly all there is."""
     pair = [as_rows(np.array([[x]]), np.ones(1), BOUNDS) for x in (1.0, 0.0)]

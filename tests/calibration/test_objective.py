@@ -179,6 +179,7 @@ def test_gaussian_bounds_by_simulation():
 # After an earlier release: its privacy loss is normal, and adds to that of the minimiser.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [Logistic(), Logistic(3.0), HuberisedHinge(0.5)], ids=repr)
 @pytest.mark.parametrize(
     ("n", "strength", "epsilon", "delta", "prior"), [(1, 2.0, 1.0, 1e-4, 0.1), (20, 0.1, 0.5, 1e-3, 0.06)]

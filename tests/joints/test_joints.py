@@ -46,7 +46,7 @@ def marked(name):
 @pytest.mark.parametrize("name", [marked(name) for name in CELLS])
 def test_nothing_is_shown(name):
     cell = CELLS[name]
-    found = cell.replayed(2 if cell.consumer == "service" else 4)
+    found = cell.replayed(2 if cell.consumer == "service" else 3)
     assert not found.refuted, str(found)
     assert outcome(found) == expected(cell), str(found)
     if outcome(found) == NOTHING and cell.consumer != "epsilearn audit":

@@ -87,6 +87,7 @@ def large() -> Large:
 # ---------------------------------------------------------------- accuracy
 
 
+@pytest.mark.slow
 def test_ten_thousand_answers_within_a_tolerance_that_says_something(large):
     """The bound on norms is the library's own, which holds for every table; the tolerance is less than a quarter."""
     points = sphere(10_000)

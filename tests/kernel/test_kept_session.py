@@ -228,6 +228,7 @@ class Child:
         return {found[1]: f"{found[2]} {found[3]}" for found in whole if found}
 
 
+@pytest.mark.slow
 def test_processes_killed_at_any_moment_leave_one_answer_to_each_question(state):
     learner(state).fit(X, Y)
     chance = random.Random(0)

@@ -190,6 +190,7 @@ def check_standard_normal(whitened: np.ndarray) -> None:
         assert stats.kstest(((factor * whitened) ** 2).sum(axis=1), stats.chi2(rows).cdf).pvalue < 1e-4
 
 
+@pytest.mark.slow
 def test_answers_are_values_plus_noise_of_the_kernels_covariance_and_the_planned_scale():
     points, labels, questions = X[:20], Y[:20], Z[:40]
     problem = GramProblem(RBF(0.5), points, labels.astype(float), Logistic(), 0.05)

@@ -134,6 +134,7 @@ def test_noise_that_would_overflow_is_refused(ledger):
     assert ledger.history() == []
 
 
+@pytest.mark.slow
 def test_the_released_minimiser_has_the_density_of_the_proof():
     """One column, three rows: the law of the output is (noise density at b(w)) times the Hessian, by quadrature."""
     X, y, strength, scale = np.array([[1.0], [1.0], [-0.5]]), np.array([1.0, -1.0, 1.0]), 0.2, 1.5

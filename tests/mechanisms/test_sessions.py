@@ -35,6 +35,7 @@ def test_only_positives_are_paid_for():
         session.ask(-1e6)
 
 
+@pytest.mark.slow
 def test_the_answers_have_the_right_probability():
     """P(value + Laplace(4) >= threshold + Laplace(2)) by convolution, and not that of 5 % less noise."""
     value, count = 3.0, 40_000
@@ -202,6 +203,7 @@ def open_process(**options) -> GaussianProcess:
     return GaussianProcess(rbf, **settings)
 
 
+@pytest.mark.slow
 def test_the_noise_has_the_kernels_covariance_and_the_promised_scale():
     points = np.array([[0.0], [0.3], [2.0]])
     runs = np.array([open_process(random_state=s).release(points, np.zeros(3)).value for s in range(6000)])

@@ -340,6 +340,7 @@ def law(logits: list[float]) -> np.ndarray:
     return weights / weights.sum()
 
 
+@pytest.mark.slow
 def test_frequencies_follow_the_exponential_law():
     """And a law whose logits are 5 % larger is refused."""
     columns, draws = some_columns(True), 100_000

@@ -83,6 +83,7 @@ def k_norm_vectors(dimension: int, count: int, seed: int) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_k_norm_has_a_gamma_norm_and_a_uniform_direction():
     noise = k_norm_vectors(3, DRAWS, 15)
     norms = np.linalg.norm(noise, axis=1)
@@ -109,6 +110,7 @@ def test_long_k_norm_vectors_share_one_gamma_radius():
     assert stats.kstest(1.05 * norms, stats.gamma(dimension).cdf).pvalue < 1e-6
 
 
+@pytest.mark.slow
 def test_correlated_gaussian():
     factor = np.array([[1.0, 0.0, 0.0], [0.9, 0.2, 0.0], [-0.4, 0.3, 0.5]])
     source, rows = SeededBits(18), []
@@ -121,6 +123,7 @@ def test_correlated_gaussian():
     np.testing.assert_allclose(np.cov(noise.T), 4 * factor @ factor.T, atol=0.05)
 
 
+@pytest.mark.slow
 def test_noisy_maximum_is_the_exponential_mechanism():
     scores, scale = np.array([0.0, 0.8, 1.2, 2.0]), 0.7
     source = SeededBits(19)

@@ -42,6 +42,7 @@ def noted(frame: pd.DataFrame, folder: str, pause: float) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(tmp_path):
     import dask.dataframe as dd
     from distributed import Client, LocalCluster

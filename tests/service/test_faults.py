@@ -155,6 +155,7 @@ def under_fire(made: Deployment, kills: int) -> None:
     assert len(load.asked) > 1 or kills < 10
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_under_load_forgets_nothing(made):
     under_fire(made, 2)
 
