@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from epsilearn.errors import InvalidInput
@@ -50,12 +50,18 @@ def whole_folder(path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
     The folder must not be there yet, and nobody else may be filling one for this place. Left without that call, by an
     error or an interruption, nothing remains.
     """
+    named, lock = False, -1
     with _placing(path):
         partial = _hidden(path, "new")
-        lock = _locked(path, partial)
-        _empty(partial)
-
-    named = False
+        try:
+            lock = _locked(path, partial)
+            _empty(partial)
+        except KeyboardInterrupt:
+            # It may have come at any moment since the folder was made.
+            if lock >= 0:
+                os.close(lock)
+            _give_back(partial)
+            raise
 
     def finish() -> None:
         nonlocal named
@@ -101,6 +107,17 @@ def _locked(path: Path, partial: Path) -> int:
             os.close(handle)
             raise
         os.close(handle)
+
+
+def _give_back(partial: Path) -> None:
+    """Take away a hidden folder that holds nothing, unless somebody else has it."""
+    with suppress(OSError, InvalidInput):
+        handle = os.open(partial, os.O_RDONLY)
+        try:
+            _lock(handle, partial)
+            partial.rmdir()
+        finally:
+            os.close(handle)
 
 
 def _lock(handle: int, path: Path) -> None:

@@ -265,7 +265,7 @@ def command_fit(model: str, kind: str, X: np.ndarray, y: np.ndarray) -> Any:
 def command_stats(name: str, kind: str, X: np.ndarray, y: np.ndarray) -> Any:
     with folder() as place:
         table, _ = _written(place, X, y, kind, False)
-        extra = {"histogram": ["--edges=-1,0,1"], "count": []}.get(name, ["--bounds=-1,1"])
+        extra = {"histogram": ["--edges=-1,0,1"], "count": ["--equals=0.5"]}.get(name, ["--bounds=-1,1"])
         return _commands(["stats", str(table), "--column", "c0", "--statistic", name, *extra, "--json"])
 
 
