@@ -6,7 +6,6 @@ Statistics are a fourth; they are debited one by one, and live in `epsilearn.ser
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL
 from epsilearn.kernel.kept_session import was_private
 from epsilearn.ledger import Held
 from epsilearn.model_file import model_from_json
+from epsilearn.quiet import quietly
 from epsilearn.release_folder import foresee, release_texts
 from epsilearn.released import ReleasedModel
 from epsilearn.report import session_report
@@ -174,9 +174,7 @@ class _Learner(Kind):
         X, y = tables.encoded(self.dataset, self.settings.target)
         spender = None if ledger is None else Stated(ledger)
         estimator = self._estimator(state=session, ledger=spender, **self._options())
-        with warnings.catch_warnings():
-            # A warning of some library could depend on the rows.
-            warnings.simplefilter("ignore")
+        with quietly():
             return estimator.fit(self._points(X), y)
 
     def _points(self, X: Any) -> Array:
