@@ -111,6 +111,16 @@ def test_names_of_data_sets_are_plain(deployment, open_one, name):
     assert (status, "name" in answer["error"]) == (422, True)
 
 
+@pytest.mark.parametrize("route", ["datasets/{name}/spending", "log", "keys"])
+def test_a_parameter_given_twice_is_refused(deployment, open_one, route):
+    # The last one would be taken, and what stands in the others never looked at.
+    key, name = deployment.key("holder", "ruth"), deployment.client().datasets()[0].name
+    path = "/api/" + route.format(name=name)
+    assert deployment.raw("GET", f"{path}?count=5", key=key)[0] == 200
+    status, _, body = deployment.raw("GET", f"{path}?count=nonsense&count=5", key=key)
+    assert (status, b"more than once" in body) == (422, True)
+
+
 def test_a_body_that_never_ends_is_cut_off(deployment, open_one):
     holder, _, release, _ = open_one
     with socket.create_connection(("127.0.0.1", deployment.port), timeout=60) as connection:

@@ -136,16 +136,26 @@ class _Checked(Request):
         return await asyncio.get_running_loop().run_in_executor(threads, _checked, self._adapter, body, rows)
 
 
+def _check_query(request: Request) -> None:
+    """Refuse a parameter that is given twice: the framework would take the last and never look at the others."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise HTTPException(422, "a parameter of the address is given more than once; give each once")
+
+
 class CheckedRoute(APIRoute):
-    """A route that has the body of a request checked in a thread."""
+    """A route whose parameters are each given once, and that has the body of a request checked in a thread."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        if self.body_field is None:
-            return handler
-        adapter = TypeAdapter(get_type_hints(self.endpoint, include_extras=True)[self.body_field.name])
+        adapter = (
+            TypeAdapter(get_type_hints(self.endpoint, include_extras=True)[self.body_field.name])
+            if self.body_field is not None
+            else None
+        )
 
         async def checked(request: Request) -> Response:
-            return await handler(_Checked(request, adapter))
+            _check_query(request)
+            return await handler(request if adapter is None else _Checked(request, adapter))
 
         return checked
