@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LinearRegression as PlainRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from epsilearn import Guarantee, Ledger, LogisticRegression, private_score
 from epsilearn.errors import BudgetExceeded, InvalidInput
@@ -215,3 +215,36 @@ def test_predictions_in_a_column_are_read_as_a_vector():
 
     scores, _ = record_scores(Column(), column([0.0, 1.0, 2.0]), [0.0, 0.0, 0.0], 5.0)
     assert scores.tolist() == [0.0, 1.0, 4.0]
+
+
+def test_a_row_that_one_of_our_models_fails_on_counts_as_wrong():
+    # A step before it can make anything of a record, and whether there is an answer would tell of that.
+    X = np.abs(np.random.default_rng(0).normal(size=(400, 1)))
+    y = X[:, 0] > 0.5
+    model = make_pipeline(FunctionTransformer(np.log1p), LogisticRegression(data_norm=3.0, classes=[False, True]))
+    model.fit(X, y)
+    before, _ = record_scores(model, X, y)
+    X[0] = -1.0
+    after, _ = record_scores(model, X, y)
+    assert after[0] == 0
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [np.zeros((10, 3)), [[0.0, 0.0, 0.0]] * 10, pd.DataFrame({"b": np.zeros(10), "a": np.zeros(10)})],
+    ids=["array", "list", "names"],
+)
+def test_what_no_row_can_mend_is_an_error_before_anything_is_spent(tmp_path, X):
+    ledger = Ledger.create(tmp_path / "ledger.db", dataset="table", epsilon=1.0)
+    frame = pd.DataFrame({"a": np.zeros(40), "b": np.ones(40)})
+    model = LogisticRegression(data_norm=1.0, classes=[0, 1]).fit(frame, np.arange(40) % 2)
+    with pytest.raises(InvalidInput, match="columns"):
+        private_score(model, X, np.zeros(10, int), ledger=ledger)
+    assert ledger.balance().spent_epsilon == 0
+
+
+def test_labels_that_cannot_be_compared_count_as_wrong():
+    y = np.array([0, 1, 0, 1], object)
+    y[1] = np.array([1, 2])
+    assert record_scores(Says(), column([0, 1, 0, 1]), y)[0].tolist() == [1, 0, 1, 1]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -31,7 +32,7 @@ from epsilearn import (
     SemiInteractiveLearner,
 )
 from epsilearn.audit import audit
-from epsilearn.errors import BudgetExceeded, InvalidInput, RepeatedFitWarning
+from epsilearn.errors import BudgetExceeded, InvalidInput, PrivacyWarning, RepeatedFitWarning
 from epsilearn.fit_counts import uncounted
 from epsilearn.kernel import RBF, Linear
 
@@ -240,3 +241,12 @@ def test_a_clones_ledger_is_the_same_one(tmp_path):
     assert twin.ledger is not ledger
     twin.fit(X, Y)
     assert ledger.balance().remaining_epsilon == twin.ledger.balance().remaining_epsilon == 0.5
+
+
+def test_ensembles_that_seed_their_clones_are_told_of():
+    with pytest.warns(PrivacyWarning, match="nothing is promised"):
+        BaggingClassifier(model(), n_estimators=2, random_state=0).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(model(random_state=3)).fit(X, Y)
+        PrivateSelection(model(), {"alpha": [0.1]}, random_state=3).fit(X, Y)

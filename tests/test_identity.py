@@ -252,3 +252,26 @@ def test_a_job_looks_at_its_landmarks_as_they_were_given():
     job = Job(schema, "y", model="landmark", epsilon=1.0, delta=1e-6, landmarks=X[:10])
     with pytest.raises(InvalidInput, match=REFUSED):
         job.fit(X, (X[:, 0] > 0).astype(int))
+
+
+def test_a_file_that_is_mapped_twice_is_one_table(tmp_path):
+    np.save(tmp_path / "rows.npy", rows())
+    first, second = (np.load(tmp_path / "rows.npy", mmap_mode="r") for _ in range(2))
+    with pytest.raises(InvalidInput, match=REFUSED):
+        check_apart(LandmarkClassifier(landmarks=second[:5]), first)
+    np.save(tmp_path / "public.npy", rows())
+    check_apart(LandmarkClassifier(landmarks=np.load(tmp_path / "public.npy", mmap_mode="r")), first)
+
+
+def test_memory_behind_an_object_that_is_only_like_an_array():
+    class Like:
+        def __init__(self, values):
+            self.values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+
+    X = rows()
+    for settings, table in ((X[:5], Like(X)), (Like(X[:5]), X)):
+        with pytest.raises(InvalidInput, match=REFUSED):
+            check_apart(LandmarkClassifier(landmarks=settings), table)

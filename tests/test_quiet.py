@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.special
 
 from epsilearn.quiet import aloud, quietly, tell
 from epsilearn.rows.parts import Preparation, Targets, Work
@@ -152,3 +153,28 @@ except UserWarning:
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout.split() == ["heard"]
+
+
+def test_the_error_state_of_special_functions_is_silent_too():
+    with scipy.special.errstate(all="raise"):
+        with pytest.raises(scipy.special.SpecialFunctionError):
+            scipy.special.gamma(-1.0)
+        with quietly():
+            assert np.isinf(scipy.special.gamma(0.0))
+            scipy.special.gamma(-1.0)
+
+
+def test_silence_survives_a_block_that_saved_the_filters_before():
+    code = """
+import warnings
+from epsilearn.quiet import quietly
+block = warnings.catch_warnings()  # of another thread
+block.__enter__()
+with quietly():
+    block.__exit__(None, None, None)
+    warnings.warn("a record is odd")
+warnings.warn("all is well")
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "all is well" in found.stderr
+    assert "odd" not in found.stderr

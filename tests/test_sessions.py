@@ -235,3 +235,39 @@ def test_wrong_columns_are_told_in_words_that_help():
     plain = RandomForestClassifier(2).fit(X, y)
     with pytest.raises(InvalidInput, match="X has 3 columns, and the model was fitted to 2"):
         private_score(plain, np.zeros((4, 3)), np.ones(4))
+
+
+def _behind(session, how):
+    """A classifier that asks a session where no look at its attributes can see it."""
+
+    class Behind(ClassifierMixin, BaseEstimator):
+        classes_ = np.array([-1, 1])
+
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X):
+            return how(self).predict(X)
+
+        def spend(self):
+            """As ledgers have it, into which nobody looks."""
+
+    Behind.session = session
+    return Behind()
+
+
+_GLOBAL = {}
+
+
+@pytest.mark.parametrize("how", [lambda model: type(model).session, lambda model: _GLOBAL["session"]])
+def test_a_session_that_cannot_be_seen_refuses_by_itself(how):
+    X, y = table()
+    session = GaussianProcessRelease(kernel=RBF(1.0), classes=[-1, 1]).fit(X, y)
+    _GLOBAL["session"] = session
+    model, left = _behind(session, how), session.points_left_
+    check_function(model)
+    with pytest.raises(InvalidInput, match=REFUSED):
+        private_score(model, X[:20], y[:20])
+    assert session.points_left_ == left
+    model.predict(X[:3])  # which nobody said to be private
+    assert session.points_left_ == left - 3

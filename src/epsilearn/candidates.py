@@ -89,6 +89,9 @@ def _check_private(final: Any) -> None:
 def _check(estimator: Any) -> list[str]:
     prefix, final = private_part(estimator)
     _check_private(final)
+    if hasattr(type(final), "_possible_estimators"):
+        # Its classes, and its parts, would be those of the rows that it is fitted to.
+        raise InvalidInput("a selection cannot choose among selections; give one grid with all the settings")
     found = judged(estimator)
     if found.learning:
         step = found.learning[0]

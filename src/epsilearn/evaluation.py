@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
-from epsilearn.errors import EpsilearnError, InvalidInput
+from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
-from epsilearn.quiet import quietly
-from epsilearn.sessions import check_function
+from epsilearn.quiet import quietly, undivided
+from epsilearn.rows.parts import IN_PARTS, Parts
+from epsilearn.sessions import AskedPrivately, asking_privately, check_function
 
 __all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors", "take_rows"]
 
@@ -96,7 +97,7 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
     check_function(model)
     if is_classifier(model):
         predicted, truth = _paired(_predicted(model, X), y)
-        return (predicted == truth).astype(np.float64), (0.0, 1.0)
+        return _equal(predicted, truth), (0.0, 1.0)
     if not is_regressor(model):
         raise InvalidInput(f"model must be a classifier or a regressor, got {type(model).__name__}")
     low, high = check_range(target_bound)
@@ -105,24 +106,27 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
 
 
 def _predicted(model: Any, X: Any) -> Any:
-    """A model's predictions, in silence. What somebody's model fails on counts as wrong, so that there is an answer."""
-    try:
-        return model.predict(X)
-    except EpsilearnError:
-        raise  # says what is wrong without a private value
-    except Exception:
-        pass
-    # Out here: the error that was caught may carry private values along.
-    _check_asked(model, X)
-    found = np.empty(X.shape[0] if hasattr(X, "shape") else len(X), object)
-    found[:] = [_one_prediction(model, take_rows(X, slice(row, row + 1))) for row in range(len(found))]
-    return found
+    """A model's predictions, in silence. What a model fails on counts as wrong, so that there is an answer."""
+    with asking_privately(), undivided():
+        try:
+            return model.predict(X)
+        except AskedPrivately:
+            raise
+        except Exception:
+            pass
+        # Out here: the error that was caught may carry private values along.
+        _check_asked(model, X)
+        found = np.empty(X.shape[0] if hasattr(X, "shape") else len(X), object)
+        found[:] = [_one_prediction(model, take_rows(X, slice(row, row + 1))) for row in range(len(found))]
+        return found
 
 
 def _one_prediction(model: Any, row: Any) -> Any:
     """Of a single row; None, which no label equals, where the model fails."""
     try:
         (predicted,) = model.predict(row)
+    except AskedPrivately:
+        raise
     except Exception:
         return None
     return predicted
@@ -130,17 +134,50 @@ def _one_prediction(model: Any, row: Any) -> Any:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Some rows of an array, a sparse matrix, a list, or a pandas or polars frame."""
+    if isinstance(X, list):
+        return X[rows] if isinstance(rows, slice) else [X[row] for row in rows]
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _check_asked(model: Any, X: Any) -> None:
     """Why a model fails on any rows, whatever they hold, in words that help."""
+    if isinstance(X, Parts):
+        raise InvalidInput(IN_PARTS)
     if hasattr(model, "fit"):
         check_is_fitted(model)
     expected: Any = getattr(model, "n_features_in_", None)
+    # A kernel of texts or sets has points that are neither rows nor columns.
+    of_rows = getattr(getattr(model, "kernel_", None), "takes_rows", True)
+    if isinstance(expected, int) and of_rows and _width(X) not in (None, expected):
+        raise InvalidInput(f"X has {_width(X)} columns, and the model was fitted to {expected}; pass the same ones")
+    names, given = getattr(model, "feature_names_in_", None), getattr(X, "columns", None)
+    if names is not None and given is not None and list(names) != list(given):
+        raise InvalidInput("X has other columns than the model was fitted to; pass the same ones, in the same order")
+
+
+def _width(X: Any) -> int | None:
+    """How many columns a table has, where all its rows agree on that."""
+    if isinstance(X, (list, tuple)):
+        widths = {len(row) if hasattr(row, "__len__") else None for row in X}
+        return widths.pop() if len(widths) == 1 else None
     shape: tuple[int, ...] = getattr(X, "shape", ())
-    if isinstance(expected, int) and len(shape) == 2 and shape[1] != expected:
-        raise InvalidInput(f"X has {shape[1]} columns, and the model was fitted to {expected}; pass the same ones")
+    return shape[1] if len(shape) == 2 else None
+
+
+def _equal(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """1 where a prediction is the label, else 0, whatever they are."""
+    try:
+        equal: NDArray[np.float64] = (predicted == truth).astype(np.float64)
+        return equal
+    except (TypeError, ValueError):
+        return np.array([_are_equal(*pair) for pair in zip(predicted, truth, strict=True)], np.float64)
+
+
+def _are_equal(predicted: Any, label: Any) -> bool:
+    try:
+        return bool(predicted == label)
+    except (TypeError, ValueError):
+        return False
 
 
 def _as_doubles(predicted: Any) -> NDArray[np.float64]:

@@ -18,17 +18,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sklearn.base import BaseEstimator
 
 from epsilearn.balls import round_up
-from epsilearn.errors import RepeatedFitWarning
+from epsilearn.errors import PrivacyWarning, RepeatedFitWarning
 from epsilearn.quiet import tell
 
 __all__ = ["CountedFits", "uncounted"]
 
 _MOST_LINEAGES = 10_000  # remembered in one process, the latest ones
+_SEEDED = (
+    "this {name} is a clone that was given a random_state, as scikit-learn's ensembles do: its noise can be computed "
+    "again from the seed, so nothing is promised. Fit the estimator itself, without a random_state"
+)
 
 
 @dataclass
@@ -42,6 +46,7 @@ class _Total:
 
 # Beside the estimators, not in them: what a fitted model holds is its release and public numbers.
 _lineages: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_unseeded: WeakSet[Any] = WeakSet()  # clones of estimators that draw real noise
 _totals: OrderedDict[str, _Total] = OrderedDict()
 _lock = threading.Lock()
 _uncounted: ContextVar[bool] = ContextVar("uncounted", default=False)
@@ -70,11 +75,14 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
     """An estimator whose fits are counted together with those of its clones."""
 
     ledger: Any
+    random_state: Any
 
     def __sklearn_clone__(self) -> Any:
         twin = super().__sklearn_clone__()
         with _lock:
             _lineages[twin] = self._own_lineage()
+            if self.random_state is None or self in _unseeded:
+                _unseeded.add(twin)
         return twin
 
     def _own_lineage(self) -> str:
@@ -97,6 +105,8 @@ class CountedFits(BaseEstimator):  # type: ignore[misc]
         """In the ledger's place: debits it, if there is one, and counts the fit."""
         with _lock:
             lineage = self._own_lineage()
+        if self in _unseeded and self.random_state is not None and not _uncounted.get():
+            tell(_SEEDED.format(name=type(self).__name__), PrivacyWarning)
         return _Account(lineage, type(self).__name__, self.ledger)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,8 @@ def _same_memory(held: list[Any], private: tuple[Any, ...]) -> bool:
     mine = [array for part in parts for array in _arrays(part)]
     if not mine:
         return False
+    if _files(mine) & _files(public):
+        return True
     bounds = np.array([byte_bounds(array) for array in mine], np.uint64)
     for array in public:
         low, high = (np.uint64(end) for end in byte_bounds(array))
@@ -84,6 +88,20 @@ def _same_memory(held: list[Any], private: tuple[Any, ...]) -> bool:
         if any(_meet(array, mine[k]) for k in near):
             return True
     return False
+
+
+def _files(arrays: list[NDArray[Any]]) -> set[tuple[int, int]]:
+    """The files that arrays are mapped from: one that is mapped twice lies in two places of memory."""
+    found = set()
+    for array in arrays:
+        base: Any = array
+        while base is not None:
+            if isinstance(base, np.memmap) and base.filename is not None:
+                with suppress(OSError):  # it may be gone
+                    status = Path(base.filename).stat()
+                    found.add((status.st_dev, status.st_ino))
+            base = getattr(base, "base", None)
+    return found
 
 
 def _meet(first: NDArray[Any], second: NDArray[Any]) -> bool:
@@ -121,8 +139,12 @@ def _views(item: Any) -> Iterator[NDArray[Any]]:
     elif home == "pyarrow":
         for column in item.columns if hasattr(item, "columns") else (item,):
             yield from _arrow_views(column)
-    elif hasattr(type(item), "__array_interface__") or isinstance(item, (memoryview, bytearray)) or home == "array":
+    elif home != "dask" and (_is_array_like(item) or isinstance(item, (memoryview, bytearray)) or home == "array"):
         yield np.asarray(item)
+
+
+def _is_array_like(item: Any) -> bool:
+    return hasattr(type(item), "__array__") or hasattr(type(item), "__array_interface__")
 
 
 def _pandas_views(column: Any) -> Iterator[NDArray[Any]]:

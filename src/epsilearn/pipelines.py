@@ -30,6 +30,7 @@ from sklearn.utils import get_tags
 
 from epsilearn.linear.model import PrivateModel
 from epsilearn.preprocessing import BoundedScaler
+from epsilearn.quiet import quietly
 from epsilearn.reach import reachable
 
 __all__ = ["BUDGET", "Judgement", "LearningStep", "check_pipeline", "judged"]
@@ -261,6 +262,8 @@ _PARTS: dict[type, Callable[[Any, str, Judgement], None]] = {
 
 Verdict = tuple[str, tuple[str, ...]]
 _FINE: Verdict = ("", ())
+# Categories are turned into a column's type, and functions of whole numbers may differ from those of others.
+_COLUMN_TYPES = "the types of the table's columns are public"
 
 
 def _public(step: Any) -> Verdict:  # noqa: ARG001 - nothing it can be set to learns
@@ -284,7 +287,7 @@ def _one_hot(step: Any) -> Verdict:
         return "fails or warns where a record has another category; set handle_unknown='ignore'", ()
     if step.drop is not None:
         return "warns where a record has another category and drop= is given; leave drop out", ()
-    return _encoder(step), ()
+    return _encoder(step), (_COLUMN_TYPES,)
 
 
 def _ordinal(step: Any) -> Verdict:
@@ -298,7 +301,7 @@ def _ordinal(step: Any) -> Verdict:
     if not fault and not _is_finite(step.encoded_missing_value):
         missing = any(_is_missing(value) for values in step.categories for value in values)
         fault = "makes NaN of a missing value; set a finite encoded_missing_value" if missing else ""
-    return fault, ()
+    return fault, (_COLUMN_TYPES,)
 
 
 def _is_finite(number: Any) -> bool:
@@ -339,7 +342,22 @@ def _function(step: Any) -> Verdict:
             "by itself, or write a transformer class that declares requires_fit=False in its tags",
             (),
         )
-    return "", (f"numpy's {function.__name__} is finite for every row",)
+    if not _same_for_whole_numbers(function):
+        return (
+            "calls a function that takes whole numbers for something else than the same numbers as doubles; write a "
+            "transformer class that makes doubles of them first, and declares requires_fit=False in its tags",
+            (),
+        )
+    return "", (f"numpy's {function.__name__} is finite for every row", _COLUMN_TYPES)
+
+
+def _same_for_whole_numbers(function: Any) -> bool:
+    whole = np.array([-3, 0, 1, 2, 3])
+    with quietly():
+        try:
+            return bool(np.array_equal(function(whole), function(whole.astype(float)), equal_nan=True))
+        except TypeError:
+            return False
 
 
 def _finite_for_every_row(step: Any) -> str:

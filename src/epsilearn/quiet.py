@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
 import numpy as np
 
-__all__ = ["aloud", "quietly", "tell"]
+__all__ = ["aloud", "quietly", "tell", "undivided"]
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -27,9 +27,12 @@ class _WhileQuiet:
     the process switched off for good.
     """
 
-    # Others read the filters too: scikit-learn hands their patterns to its workers, where this one must match nothing.
-    pattern = r"(?!)"
     flags = 0
+
+    @property
+    def pattern(self) -> str:
+        """For those who make filters anew of what they read, as scikit-learn does around each piece of its work."""
+        return "" if _quiet.get() else r"(?!)"
 
     def match(self, text: str, *_: Any) -> bool:  # noqa: ARG002 - whatever it says
         return _quiet.get()
@@ -49,6 +52,10 @@ def _filter_first() -> None:
             del filters[position]
 
 
+# A block of somebody's that saved the filters before the first silence would take this one away when it ends.
+_filter_first()
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Around a look at private values: no arithmetic raises or warns, and no warning leaves.
@@ -64,10 +71,25 @@ def quietly() -> Iterator[None]:
     _filter_first()
     before = _quiet.set(True)
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), _special_silence():
             yield
     finally:
         _quiet.reset(before)
+
+
+def _special_silence() -> AbstractContextManager[Any]:
+    """scipy's special functions have an error state of their own; who has not loaded them has not set it."""
+    special = sys.modules.get("scipy.special")
+    return nullcontext() if special is None else special.errstate(all="ignore")
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Around work of others on private values: joblib's is done in this thread, where the silence holds."""
+    from joblib import parallel_config
+
+    with parallel_config(backend="sequential"):
+        yield
 
 
 @contextmanager

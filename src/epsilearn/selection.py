@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -17,16 +18,17 @@ from epsilearn.balls import exact, round_down
 from epsilearn.calibration.groups import per_record
 from epsilearn.candidates import Candidate, built, check_candidates, private_part, with_public_labels
 from epsilearn.checks import check_budget, check_fit_budget, check_integer, check_probability, check_unmasked
-from epsilearn.errors import InvalidInput
+from epsilearn.errors import EpsilearnError, InvalidInput
 from epsilearn.evaluation import check_range, private_score, record_scores, take_rows
 from epsilearn.fit_counts import CountedFits, uncounted
 from epsilearn.guarantee import Guarantee
 from epsilearn.identity import check_apart
-from epsilearn.linear.model import IN_PARTS, forget_fit
+from epsilearn.linear.model import forget_fit
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
-from epsilearn.rows import Parts
+from epsilearn.quiet import quietly, undivided
+from epsilearn.rows.parts import IN_PARTS, Parts
 
 __all__ = ["PrivateSelection"]
 
@@ -141,7 +143,7 @@ class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
         candidates = built(self.estimator, self.grid)
         assumptions = check_candidates(candidates)
         self._check(candidates[0].estimator)
-        X, y = _table(X, y)
+        X, y = _table(X, y, candidates)
         assumptions += with_public_labels(candidates, y)
         train, judge = self._split(len(y), len(candidates))
         parts = np.array_split(train, len(candidates)) if self.strategy == "parts" else [train] * len(candidates)
@@ -235,8 +237,19 @@ class PrivateSelection(MetaEstimatorMixin, CountedFits):  # type: ignore[misc]
         budget = {"epsilon": epsilon, "delta": delta, "rows_per_person": 1, "ledger": ledger, "random_state": bits}
         estimator.set_params(**{f"{prefix}{name}": value for name, value in budget.items()})
         # In silence: that a number overflows in a step before the private one would tell of a record.
-        with np.errstate(all="ignore"):
-            return estimator.fit(take_rows(X, rows), y[rows])
+        with quietly(), undivided():
+            try:
+                return estimator.fit(take_rows(X, rows), y[rows])
+            except (EpsilearnError, MemoryError, _Rehearsed):
+                raise  # says what is wrong without a private value
+            except Exception:
+                if not isinstance(estimator, Pipeline):
+                    raise
+        # Raised out here: the error that was caught may carry private values along.
+        raise InvalidInput(
+            "a step before the private one fails on these rows; each step must take any row. Fit the pipeline to "
+            "made-up rows of the same types to see its own error"
+        )
 
     def _fit_parts(
         self, X: Any, y: Any, candidates: list[Candidate], parts: list[Indices], judge: Indices, promise: Guarantee
@@ -345,7 +358,7 @@ class _Rehearsal:
         raise _Rehearsed
 
 
-def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+def _table(X: Any, y: Any, candidates: list[Candidate]) -> tuple[Any, NDArray[Any]]:
     """Features and targets, of as many rows, that can be taken apart by row number."""
     if isinstance(X, Parts):
         raise InvalidInput(IN_PARTS)
@@ -355,7 +368,7 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     try:
         X, y = X.tocsr() if hasattr(X, "tocsr") else X, np.asarray(y)
         if isinstance(X, list | tuple) or not hasattr(X, "__getitem__"):
-            X = None if X is None else np.asarray(X)
+            X = None if X is None else _listed(X, candidates)
         check_consistent_length(X, y)
         fits = X is not None
     except (TypeError, ValueError):
@@ -366,3 +379,14 @@ def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
             "X must be a table whose rows are all of one length, and y must hold one label or number for each of them"
         )
     return X, y
+
+
+def _listed(X: Any, candidates: list[Candidate]) -> Any:
+    """A table without types of its own: they must not be those of its records, which one of them could change."""
+    finals = [private_part(candidate.estimator)[1] for candidate in candidates]
+    if not all(getattr(getattr(final, "kernel", None), "takes_rows", True) for final in finals):
+        return list(X)  # points that only the kernel knows, however long each is
+    table = np.asarray(X, dtype=object)
+    if table.ndim != 2:
+        raise ValueError
+    return table

@@ -6,12 +6,21 @@ A *function* is numbers that are already released: it may be asked about anythin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from epsilearn.errors import InvalidInput
 from epsilearn.reach import reachable
 
-__all__ = ["Session", "check_function", "is_session"]
+__all__ = ["AskedPrivately", "Session", "asking_privately", "check_asked_publicly", "check_function", "is_session"]
+
+_privately: ContextVar[bool] = ContextVar("privately", default=False)
+
+
+class AskedPrivately(InvalidInput):
+    """A session was asked about private rows."""
 
 
 class Session:
@@ -46,9 +55,29 @@ def check_function(model: Any) -> None:
     """Refuse a model that must not be asked about private rows."""
     found = _outermost(model)
     if found is not None:
-        raise InvalidInput(
-            f"{type(found).__name__} may only be asked about public points, and these rows are private: a session "
-            "remembers what it is asked, and its next answers would tell. Use a model that is a function, such as "
-            "SemiInteractiveLearner, NonInteractiveLearner or LandmarkClassifier; or let the session predict public "
-            "labelled points, and count its mistakes there"
-        )
+        raise _refusal(found)
+
+
+def _refusal(session: Session) -> AskedPrivately:
+    return AskedPrivately(
+        f"{type(session).__name__} may only be asked about public points, and these rows are private: a session "
+        "remembers what it is asked, and its next answers would tell. Use a model that is a function, such as "
+        "SemiInteractiveLearner, NonInteractiveLearner or LandmarkClassifier; or let the session predict public "
+        "labelled points, and count its mistakes there"
+    )
+
+
+@contextmanager
+def asking_privately() -> Iterator[None]:
+    """Around questions about private rows: every session that is reached refuses, however it is wrapped."""
+    before = _privately.set(True)
+    try:
+        yield
+    finally:
+        _privately.reset(before)
+
+
+def check_asked_publicly(session: Session) -> None:
+    """Refuse a question about private rows; each session calls this before it answers."""
+    if _privately.get():
+        raise _refusal(session)

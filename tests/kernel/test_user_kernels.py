@@ -221,3 +221,15 @@ def test_the_guarantee_lists_what_it_assumes_of_a_function():
         assert "keeps no memory across records" in stated
     planned = MODELS["landmarks"](kernel=UserKernel(common, 2.0), **COMMON).plan(rows=30, features=1)
     assert "keeps no memory across records" in " ".join(planned.promise.assumptions)
+
+
+@pytest.mark.parametrize("first", ["pat\ud800ient", b"ab", object(), float("nan"), None], ids=type)
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_record_that_cannot_be_written_down_decides_nothing(tmp_path, first, kept):
+    kernel = UserKernel(lambda a, b: float(a is b or a == b), declared=1.0)
+    model = GaussianProcessRelease(kernel=kernel, state=tmp_path / "session.db" if kept else None, **COMMON)
+    model.fit([first, *WORDS[1:]], LABELS)
+    assert model.points_left_ == 1000
+    with pytest.raises(InvalidInput, match="cannot be written down") as caught:
+        model.decision_function([b"ab"])  # a public point
+    assert caught.value.__context__ is None

@@ -303,7 +303,8 @@ class KernelLearner(KernelModel):
         return "; ".join(map(str, parts))
 
     def _record_codes(self, problem: KernelProblem) -> Iterator[bytes]:
-        yield from self.kernel_.encode(problem.points)
+        # A record that cannot be written down must not decide whether there is an answer.
+        yield from self.kernel_.total.encode(problem.points)
         yield np.asarray(problem.target, np.float64).tobytes()
         if isinstance(self.kernel_, Precomputed):
             yield self.kernel_.values.tobytes()

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,13 +95,13 @@ class UserKernel(Kernel):
         return [point for points in collections for point in points]
 
     def encode(self, points: Any) -> list[bytes]:
-        try:
-            return [json.dumps(_plain(point), sort_keys=True, ensure_ascii=False).encode() for point in points]
-        except TypeError:
+        codes = [_code(point) for point in points]
+        if None in codes:
             raise InvalidInput(
                 "these points cannot be written down, so the same question could not be told from another; let the "
                 "kernel take texts, numbers, lists, sets or dictionaries of them"
-            ) from None
+            )
+        return cast("list[bytes]", codes)
 
     def decode(self, codes: Sequence[bytes]) -> Any:
         return [_from_plain(json.loads(code)) for code in codes]
@@ -163,6 +163,9 @@ class _TotalKernel(UserKernel):
         # By Cauchy and Schwarz no kernel has others.
         most = (self.declared * PUBLIC_SLACK) ** 2
         return np.clip(values, -most, most)
+
+    def encode(self, points: Any) -> list[bytes]:
+        return [_code(point) or b"" for point in points]
 
     def _value(self, first: Any, second: Any) -> float:
         try:
@@ -308,6 +311,14 @@ def is_positive(values: Array, tolerance: float) -> bool:
     except LinAlgError:
         return False
     return True
+
+
+def _code(point: Any) -> bytes | None:
+    """A point as a text; None where it cannot be one."""
+    try:
+        return json.dumps(_plain(point), sort_keys=True, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _plain(point: Any) -> Any:

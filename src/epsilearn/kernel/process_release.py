@@ -186,9 +186,6 @@ class GaussianProcessRelease(Session, KernelLearner):
         )
         promise = self._promise(law.shift, assumptions)
 
-        # Whatever points are, they must be told apart; an error comes before the debit.
-        self.kernel_.encode(self.kernel_.part(problem.points, slice(0, 1)))
-
         def solve(_source: Any) -> Array:
             with fitting(self.verbose, stability.certificate) as progress:
                 return problem.solve(progress).coef

@@ -27,12 +27,11 @@ from epsilearn.progress import fitting, passing
 from epsilearn.quiet import aloud, quietly, tell
 from epsilearn.rows import Bounds, Parts, as_rows
 from epsilearn.rows.bounds import without_giants
-from epsilearn.rows.parts import Targets
+from epsilearn.rows.parts import IN_PARTS, Targets
 from epsilearn.rows.rounding import public_rounding
 
 __all__ = [
-    "FLOATS", "IN_PARTS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound",
-    "validated",
+    "FLOATS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound", "validated",
 ]  # fmt: skip
 
 FLOATS = [np.float64, np.float32]
@@ -67,7 +66,6 @@ def given_strength(alpha: float | str) -> float | None:
     return None
 
 
-IN_PARTS = "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
 _NOT_NUMBERS = "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
 
 
@@ -96,20 +94,22 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
     records. What it has to say of shapes and names may be said.
     """
     fault = ""
+    kind: type[Exception] = InvalidInput
     if isinstance(given[0], Parts):
-        raise InvalidInput(
-            "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
-        )
+        raise InvalidInput(IN_PARTS)
     check_unmasked(*given)
     try:
         with quietly(), aloud():
             return validate_data(model, *given, accept_sparse="csr", **{"dtype": FLOATS, **options})
     except ValueError as error:
         fault = _without_values(str(error))
+    except TypeError:
+        # In scikit-learn's words and of its kind, without the type of what it met.
+        fault, kind = f"argument must be a string or a number: {_NOT_NUMBERS}", TypeError
     except OverflowError:
         fault = "a feature or a target is beyond the doubles; clip such numbers by a rule fixed beforehand"
     # Raised out here: the error that was caught may carry private values along.
-    raise InvalidInput(fault)
+    raise kind(fault)
 
 
 def _checked_numbers(y: NDArray[Any]) -> Array:

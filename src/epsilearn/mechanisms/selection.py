@@ -28,7 +28,7 @@ from epsilearn.noise.door import check_scale
 from epsilearn.noise.quantiles import LAPLACE
 from epsilearn.noise.variates import Uniform, Variate, decide
 from epsilearn.quiet import quietly
-from epsilearn.sessions import Session
+from epsilearn.sessions import Session, check_asked_publicly
 
 __all__ = ["AboveThreshold", "LiveMechanism", "exponential"]
 
@@ -102,6 +102,7 @@ class LiveMechanism(Session):
         self._lock = threading.Lock()
 
     def _check_alive(self) -> None:
+        check_asked_publicly(self)
         if self._process != process_mark():
             raise StateError(
                 f"this {type(self).__name__} belongs to the process that made it: a fork would reuse its noise; "

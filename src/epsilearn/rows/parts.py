@@ -29,9 +29,11 @@ from epsilearn.rows.totals import Total
 from epsilearn.threads import alone
 
 __all__ = [
-    "Block", "Build", "Checked", "Gathered", "Parts", "Preparation", "Seen", "Targets", "Task", "Unreadable", "Work",
-    "applied",
+    "IN_PARTS", "Block", "Build", "Checked", "Gathered", "Parts", "Preparation", "Seen", "Targets", "Task",
+    "Unreadable", "Work", "applied",
 ]  # fmt: skip
+
+IN_PARTS = "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
 
 # From features and targets to rows in memory, and from these to arrays that are to be added up.
 Build = Callable[[Any, Array], Any]
