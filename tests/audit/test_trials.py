@@ -57,7 +57,7 @@ def test_the_bound_from_counts():
 
 def test_bounds_cover_the_truth():
     """At a low confidence, so that an audit that judged by the runs it chose by would be wrong half of the time."""
-    confidence, audits = 0.7, 60
+    confidence, audits = 0.7, 30
     findings = [
         audit(laplace_at(0.5), 0.0, 1.0, claimed_epsilon=0.5, trials=200, confidence=confidence) for _ in range(audits)
     ]
@@ -97,7 +97,7 @@ def test_choices_and_labels():
     def mechanism(scores):
         return epsilearn.exponential(scores, sensitivity=1, epsilon=1.0)
 
-    finding = audit(mechanism, [0.0, 1.0], [1.0, 0.0], trials=8000, confidence=SURE)
+    finding = audit(mechanism, [0.0, 1.0], [1.0, 0.0], trials=2000, confidence=SURE)
     assert finding.claimed_epsilon == 1.0
     assert 0.0 < finding.lower_bound <= 0.5
     with pytest.raises(InvalidInput, match="statistic="):
@@ -324,14 +324,12 @@ def with_less_noise(settled: Plan) -> Plan:
     return replace(settled, law=settled.law.times(1 / 3), polish=polish)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_method_keeps_its_promise(case):
-    finding = case.audit(case.pair, case.strength, trials=400, confidence=SURE)
-    assert finding.lower_bound <= finding.claimed_epsilon == case.epsilon
+# Of each method one; that all keep what they promise is in the ten thousand refits below.
+QUICK = (CASES[0], CASES[9])
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case.trials > 2000 else ()) for case in CASES], ids=str
+    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES], ids=str
 )
 def test_a_third_of_the_noise_is_caught(case):
     assert case.audit(case.pair, case.strength, with_less_noise, trials=case.trials, confidence=0.99).refuted

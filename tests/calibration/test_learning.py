@@ -70,6 +70,7 @@ def least_share(failure: float) -> float:
     return stats.binom.ppf(1e-4, FITS, 1 - failure) / FITS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("budget", BUDGETS, ids=NAMES)
 def test_a_thousand_fits_stay_within_the_bound(method, budget):
