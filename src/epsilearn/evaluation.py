@@ -15,6 +15,7 @@ from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
 from epsilearn.errors import EpsilearnError, InvalidInput
+from epsilearn.linear.model import check_in_memory
 from epsilearn.mechanisms.release import Release, Spender
 from epsilearn.quiet import quietly
 from epsilearn.sessions import check_function
@@ -94,6 +95,7 @@ def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **optio
 def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
     check_function(model)
+    check_in_memory(X)
     if is_classifier(model):
         predicted, truth = _paired(_predicted(model, X), y)
         return (predicted == truth).astype(np.float64), (0.0, 1.0)

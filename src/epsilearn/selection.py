@@ -22,11 +22,10 @@ from epsilearn.evaluation import check_range, private_score, record_scores, take
 from epsilearn.fit_counts import CountedFits, uncounted
 from epsilearn.guarantee import Guarantee
 from epsilearn.identity import check_apart
-from epsilearn.linear.model import IN_PARTS, forget_fit
+from epsilearn.linear.model import check_in_memory, forget_fit
 from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
-from epsilearn.rows import Parts
 
 __all__ = ["PrivateSelection"]
 
@@ -347,8 +346,7 @@ class _Rehearsal:
 
 def _table(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Features and targets, of as many rows, that can be taken apart by row number."""
-    if isinstance(X, Parts):
-        raise InvalidInput(IN_PARTS)
+    check_in_memory(X)
     if y is None:
         raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
     check_unmasked(y)

@@ -31,7 +31,7 @@ from epsilearn.rows.parts import Targets
 from epsilearn.rows.rounding import public_rounding
 
 __all__ = [
-    "FLOATS", "IN_PARTS", "PrivateLinearModel", "PrivateModel", "forget_fit", "given_strength", "public_bound",
+    "FLOATS", "PrivateLinearModel", "PrivateModel", "check_in_memory", "forget_fit", "given_strength", "public_bound",
     "validated",
 ]  # fmt: skip
 
@@ -67,7 +67,6 @@ def given_strength(alpha: float | str) -> float | None:
     return None
 
 
-IN_PARTS = "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
 _NOT_NUMBERS = "features, and the targets of a regression, must be numbers; encode everything else by a public rule"
 
 
@@ -89,6 +88,14 @@ def _without_values(message: str) -> str:
     return message
 
 
+def check_in_memory(X: Any) -> None:
+    """Refuse a table in parts where rows are looked at one by one."""
+    if isinstance(X, Parts):
+        raise InvalidInput(
+            "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
+        )
+
+
 def validated(model: Any, *given: Any, **options: Any) -> Any:
     """What scikit-learn makes of features, and of targets where they are given too: numbers, of the right shape.
 
@@ -96,10 +103,7 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
     records. What it has to say of shapes and names may be said.
     """
     fault = ""
-    if isinstance(given[0], Parts):
-        raise InvalidInput(
-            "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
-        )
+    check_in_memory(given[0])
     check_unmasked(*given)
     try:
         with quietly(), aloud():
