@@ -36,6 +36,8 @@ def is_quick(cell) -> bool:
         return False
     if cell.consumer in ("fit", "epsilearn fit", "statistics", "epsilearn stats"):
         return cell.home == "numpy" or cell.model in FEW
+    if cell.consumer == "private_score, nested":
+        return cell.home == "numpy" and cell.model in (*SESSIONS, "LogisticRegression", "LinearRegression")
     if cell.consumer.endswith("debited"):
         return cell.model in ("LogisticRegression", "mean", "logistic")
     return cell.home == "numpy" or cell.model in ("", "LogisticRegression", "logistic", "landmark")
