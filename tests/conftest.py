@@ -84,14 +84,15 @@ def postgres_server() -> Iterator[str]:
         yield url
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait(timeout=600)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     import psycopg
 
-    for _ in range(300):
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
         if server.poll() is not None:
             pytest.fail("PostgreSQL did not start")
         try:
@@ -99,7 +100,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
             return
         except psycopg.OperationalError:
             time.sleep(0.1)
-    pytest.fail("PostgreSQL did not answer within 30 s")
+    pytest.fail("PostgreSQL did not answer within 600 s")
 
 
 @pytest.fixture

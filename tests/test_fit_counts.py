@@ -208,7 +208,7 @@ def test_a_fork_during_a_count_does_not_hang():
     with fit_counts._lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if fit_counts._lock.acquire(timeout=5) else 1)
+            os._exit(0 if fit_counts._lock.acquire(timeout=600) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -404,7 +404,7 @@ def test_whoever_comes_second_does_not_remove_the_first_ones_ledger(tmp_path):
             worker.start()
         for worker in workers:
             worker.join()
-        assert wins.get(timeout=10) == 1
+        assert wins.get(timeout=600) == 1
         assert wins.empty()
         assert Ledger(path).balance().spent_epsilon == 0.9
     assert len(list(tmp_path.iterdir())) == 8  # nothing left lying about

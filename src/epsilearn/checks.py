@@ -45,17 +45,22 @@ _BEYOND = (
 # Control and format characters (those that turn the direction of text around among them), halves of pairs, private use,
 # unassigned, and ends of lines and paragraphs. Spaces of any width are harmless.
 _NO_TEXT = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # Persian and family emojis are written with them; they move and hide nothing
 
 
 def is_line(text: str) -> bool:
     """Whether a text can stand in a ledger, a log or a terminal as one line: letters, marks, digits, signs and spaces.
+
+    Of format characters only the two joiners can, which some scripts cannot be written without.
 
     Examples
     --------
     >>> is_line("年次 報告"), is_line("two" + chr(10) + "lines"), is_line(chr(0x202E) + "turned around")
     (True, False, False)
     """
-    return text.isprintable() or not any(unicodedata.category(letter) in _NO_TEXT for letter in text)
+    return text.isprintable() or all(
+        letter in _JOINERS or unicodedata.category(letter) not in _NO_TEXT for letter in text
+    )
 
 
 def as_line(text: str) -> str:

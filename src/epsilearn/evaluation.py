@@ -17,7 +17,7 @@ from epsilearn.columns import as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
 from epsilearn.quiet import quietly, undivided
-from epsilearn.rows.parts import IN_PARTS, Parts
+from epsilearn.rows.parts import check_in_memory
 from epsilearn.sessions import AskedPrivately, asking_privately, check_function
 
 __all__ = ["check_range", "mean_score", "private_score", "record_scores", "squared_errors", "take_rows"]
@@ -95,6 +95,7 @@ def mean_score(scores: NDArray[np.float64], bounds: tuple[float, float], **optio
 def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple[NDArray[np.float64], Any]:
     """Each record's score, and the public range it lies in: right or wrong, or a clipped squared error."""
     check_function(model)
+    check_in_memory(X)
     if is_classifier(model):
         predicted, truth = _paired(_predicted(model, X), y)
         return _equal(predicted, truth), (0.0, 1.0)
@@ -141,8 +142,6 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 def _check_asked(model: Any, X: Any) -> None:
     """Why a model fails on any rows, whatever they hold, in words that help."""
-    if isinstance(X, Parts):
-        raise InvalidInput(IN_PARTS)
     if hasattr(model, "fit"):
         check_is_fitted(model)
     expected: Any = getattr(model, "n_features_in_", None)

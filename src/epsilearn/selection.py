@@ -28,7 +28,7 @@ from epsilearn.mechanisms import exponential
 from epsilearn.mechanisms.release import FAIR_BITS, spending
 from epsilearn.mechanisms.stopping import best_of_random_many
 from epsilearn.quiet import quietly, undivided
-from epsilearn.rows.parts import IN_PARTS, Parts
+from epsilearn.rows.parts import check_in_memory
 
 __all__ = ["PrivateSelection"]
 
@@ -360,8 +360,7 @@ class _Rehearsal:
 
 def _table(X: Any, y: Any, candidates: list[Candidate]) -> tuple[Any, NDArray[Any]]:
     """Features and targets, of as many rows, that can be taken apart by row number."""
-    if isinstance(X, Parts):
-        raise InvalidInput(IN_PARTS)
+    check_in_memory(X)
     if y is None:
         raise InvalidInput("PrivateSelection requires y to be passed, but the target y is None")
     check_unmasked(y)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 NOBODY = 65534
 _PATIENCE = 5.0  # seconds for an answer
+_DASK_PATIENCE = 120.0  # which only a scheduler that lets nobody in makes use of
 _PAGES = ("/", "/api/v1/applications", "/environment/", "/jobs/", "/metrics", "/health", "/info/main/workers.html")
 
 Send = Callable[[bytes], bytes]
@@ -130,7 +131,7 @@ def _dask(scheduler: str) -> str:
     """Who runs what anybody asks Dask's scheduler to run."""
     import distributed
 
-    with distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False) as client:
+    with distributed.Client(scheduler, timeout=_DASK_PATIENCE, set_as_default=False) as client:
         return f"ran as {client.run_on_scheduler(os.getuid)}"
 
 

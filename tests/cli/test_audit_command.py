@@ -147,6 +147,13 @@ def test_a_file_that_raises(run, tmp_path):
     assert (code, "mine.py raised ValueError: boom" in err, "debit" in err) == (2, True, False)
 
 
+def test_a_name_that_nothing_has_is_told_all_that_there_are(run):
+    code, _, err = run("nosuch")
+    assert code == 2
+    for name in (*SUBJECTS, "exam", "FILE.py:FUNCTION"):
+        assert repr(name) in err
+
+
 def test_copied_noise_is_told_in_words_of_the_command(run, tmp_path):
     shared = "generator = np.random.default_rng()\ndef shared(x):\n    return generator.laplace()\n"
     (tmp_path / "mine.py").write_text(MECHANISM + shared)

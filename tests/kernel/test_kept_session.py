@@ -92,7 +92,7 @@ def test_a_fork_cannot_go_on_with_a_kept_session_however_often_it_asks(state):
     queue = context.Queue()
     child = context.Process(target=_refusals, args=(session, queue))
     child.start()
-    told = queue.get(timeout=60)
+    told = queue.get(timeout=600)
     child.join()
     assert all("belongs to the process that made it" in refusal for refusal in told)
 

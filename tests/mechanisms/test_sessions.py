@@ -126,7 +126,7 @@ def test_a_fork_cannot_reuse_a_session(kind):
     queue = context.Queue()
     child = context.Process(target=_use_in_child, args=(use, queue))
     child.start()
-    assert "fork would reuse its noise" in queue.get(timeout=60)
+    assert "fork would reuse its noise" in queue.get(timeout=600)
     child.join()
 
 
@@ -162,13 +162,13 @@ def _as_number_one(simulated: bool) -> subprocess.CompletedProcess[str]:
     """The program above, whose process and whose child both have the number 1."""
     if simulated:
         program = f"import os; os.getpid = lambda: 1; SIMULATED = True\n{IN_A_NAMESPACE}"
-        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
     words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
         pytest.skip("namespaces are not to be had here")
     program = f"SIMULATED = False\n{IN_A_NAMESPACE}"
     return subprocess.run(
-        [*words, sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [*words, sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True
     )
 
 

@@ -43,9 +43,9 @@ def test_forked_processes_share_no_values():
     children = [context.Process(target=_child, args=(queue,)) for _ in range(2)]
     for child in children:
         child.start()
-    results = [queue.get(timeout=60) for _ in children] + [(draw(5000), release_some(200))]
+    results = [queue.get(timeout=600) for _ in children] + [(draw(5000), release_some(200))]
     for child in children:
-        child.join(timeout=60)
+        child.join(timeout=600)
     for values in zip(*results, strict=True):
         together = [v for part in values for v in part]
         assert len(set(together)) == len(together)
@@ -76,7 +76,7 @@ def test_a_fork_that_bypasses_python_is_noticed():
     In a process of its own, which has one thread: forked like that beside other threads, the interpreter's lock can
     wait for one of them for ever.
     """
-    found = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=600, check=True)
     mine, theirs = map(int, found.stdout.split())
     assert mine != theirs
 
@@ -113,7 +113,7 @@ print(len(theirs), sum(theirs[i : i + 8] in mine for i in range(0, 3200, 8)))
 def test_a_fork_in_a_signal_handler_shares_no_words():
     """Even where it comes between the two halves of a refill."""
     found = subprocess.run(
-        [sys.executable, "-c", FORK_IN_A_HANDLER], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", FORK_IN_A_HANDLER], capture_output=True, text=True, timeout=600, check=True
     )
     assert found.stdout.split() == ["3200", "0"]
 

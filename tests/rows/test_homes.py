@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from tests.rows.conftest import HOMES, PARTS, make_table
 
 from epsilearn import (
@@ -231,6 +232,7 @@ def test_a_table_in_parts_is_for_fits_alone(some_table, at_home):
     for use in (
         lambda: model.predict(rows),
         lambda: private_score(model, rows, None, epsilon=1.0),
+        lambda: private_score(DummyClassifier().fit([[0], [1]], [0, 1]), rows, None, epsilon=1.0),
         lambda: PrivateSelection(LogisticRegression(data_norm=1.0), {"alpha": [0.1, 1.0]}).fit(rows, None),
         lambda: GaussianProcessRelease(classes=[False, True], delta=1e-6).fit(rows),
     ):

@@ -141,6 +141,7 @@ NOTES = {
     "年次\u3000報告": True,
     "Größe, naïve, Ελληνικά, हिन्दी": True,
     "a\u00a0b\u2009c": True,
+    "م\u200cی 👩\u200d🔬": True,
     "soft\u00adhyphen": False,
     "\u202eesrever": False,
     "\ue000": False,

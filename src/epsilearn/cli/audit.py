@@ -93,8 +93,9 @@ def audit(
         _list_subjects(as_json)
         return None
     if subject == EXAM:
-        given = {"by": by, "releases": releases}
-        _refuse("has no meaning for the exam, which tries every method; leave it out", build, sampling, claimed, given)
+        _refuse("chooses one way, and the exam tries all of them; leave it out", {"by": by})
+        _refuse("is fixed in the exam, whose cases bring their own; leave it out", build, sampling, claimed)
+        _refuse("were made elsewhere, and the exam has its own cases; leave them out", {"releases": releases})
         _refuse("has nothing to draw here; leave it out", {"plot": plot})
         return _examined(output, as_json)
     by = by or "releases"
@@ -270,10 +271,11 @@ def _claim(epsilon: float, delta: float | None) -> Claim:
 
 def _of_subject(name: str, options: Any, work: _Work) -> _Outcome:
     from epsilearn.audit.finding import Claim
-    from epsilearn.audit.subjects import subject as named
+    from epsilearn.audit.subjects import SUBJECTS
     from epsilearn.audit.worst import exact_worst, promise_of
 
-    one = named(name)
+    check_choice("the subject", name, (*SUBJECTS, EXAM, "FILE.py:FUNCTION"))
+    one = SUBJECTS[name]
     cases = one.cases(options)
     claim = Claim.of(promise_of(cases), printed=True)
     if work.way == "replay":

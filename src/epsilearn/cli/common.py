@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from epsilearn.checks import is_line
 from epsilearn.errors import InvalidInput
 from epsilearn.whole_files import whole_file
 
@@ -48,8 +48,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_JOINERS = "\u200c\u200d"  # Persian and family emojis are written with them; they move and hide nothing
-
 
 def harmless(text: str, kept: str = "") -> str:
     """A text in which everything that a terminal would obey, hide or reorder can be seen: escapes, controls, bidi.
@@ -66,16 +64,9 @@ def harmless(text: str, kept: str = "") -> str:
     >>> print(harmless("\\x1b[31mred\\n\\u202etxt.exe"))
     \\x1b[31mred\\n\\u202etxt.exe
     """
-    if text.isprintable():
+    if is_line(text):
         return text
-    kept += _JOINERS
-    return "".join(c if c in kept or _is_seen(c) else c.encode("unicode_escape").decode() for c in text)
-
-
-def _is_seen(char: str) -> bool:
-    """Neither a control nor a format character, half a character, nobody's yet, nor the end of a line."""
-    kind = unicodedata.category(char)
-    return kind[0] != "C" and kind not in ("Zl", "Zp")
+    return "".join(c if c in kept or is_line(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 class Terminal(Console):

@@ -27,7 +27,7 @@ from epsilearn.progress import fitting, passing
 from epsilearn.quiet import aloud, quietly, tell
 from epsilearn.rows import Bounds, Parts, as_rows
 from epsilearn.rows.bounds import without_giants
-from epsilearn.rows.parts import IN_PARTS, Targets
+from epsilearn.rows.parts import Targets, check_in_memory
 from epsilearn.rows.rounding import public_rounding
 
 __all__ = [
@@ -95,8 +95,7 @@ def validated(model: Any, *given: Any, **options: Any) -> Any:
     """
     fault = ""
     kind: type[Exception] = InvalidInput
-    if isinstance(given[0], Parts):
-        raise InvalidInput(IN_PARTS)
+    check_in_memory(given[0])
     check_unmasked(*given)
     try:
         with quietly(), aloud():

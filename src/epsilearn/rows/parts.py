@@ -29,11 +29,9 @@ from epsilearn.rows.totals import Total
 from epsilearn.threads import alone
 
 __all__ = [
-    "IN_PARTS", "Block", "Build", "Checked", "Gathered", "Parts", "Preparation", "Seen", "Targets", "Task",
-    "Unreadable", "Work", "applied",
+    "Block", "Build", "Checked", "Gathered", "Parts", "Preparation", "Seen", "Targets", "Task",
+    "Unreadable", "Work", "applied", "check_in_memory",
 ]  # fmt: skip
-
-IN_PARTS = "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
 
 # From features and targets to rows in memory, and from these to arrays that are to be added up.
 Build = Callable[[Any, Array], Any]
@@ -365,3 +363,11 @@ class Checked:
 
 def _nothing(rows: Any) -> list[NDArray[Any]]:  # noqa: ARG001 - reading and checking them is all there is to do
     return []
+
+
+def check_in_memory(X: Any) -> None:
+    """Refuse a table in parts where its rows would have to be at hand."""
+    if isinstance(X, Parts):
+        raise InvalidInput(
+            "a table in parts can be fitted, and nothing else; take its rows into memory, some at a time"
+        )

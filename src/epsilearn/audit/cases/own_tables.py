@@ -163,11 +163,11 @@ FAULTS = (
     ),
     _own(
         "a warning in a thread", "Worker threads did not keep arithmetic silent: a record could make one warn.",
-        "tests/test_threads.py", _in_a_thread, "silent", (False, True), [0.0, 0.5], [0.0, 1e4],
+        "tests/test_totality.py", _in_a_thread, "silent", (False, True), [0.0, 0.5], [0.0, 1e4],
     ),
     _own(
         "arithmetic that raises", "Under numpy.seterr a far record ended a question in an error, free of charge.",
-        "tests/kernel/test_extremes.py", _strict_arithmetic, "silent", (False, True), [0.0, 0.5], [0.0, 40.0],
+        "tests/test_totality.py", _strict_arithmetic, "silent", (False, True), [0.0, 0.5], [0.0, 40.0],
     ),
     _own(
         "a kernel that raises", "Somebody's own kernel was free to fail on one record.",
