@@ -22,7 +22,7 @@ from tests.joints.test_joints import expected
 from epsilearn.errors import EpsilearnError
 
 NO_WAY_ON = {
-    "linear.model.check_in_memory": "records are judged one by one, and those of a table in parts are elsewhere",
+    "rows.parts.check_in_memory": "records are judged one by one, and those of a table in parts are elsewhere",
     "kernel.model.KernelLearner.fit": "kernel machines compare records with each other, which parts cannot",
     "preprocessing._as_table": "a scaler of dense columns",
     "linear.model.PrivateLinearModel._strength": "noisy gradients have no pure promise",
@@ -56,13 +56,18 @@ def cells_of(*consumers, models=None):
 # What a guard is called, how it is taken out, and all cells that show something then. Where it refuses, its name begins
 # with the function that does.
 GUARDS = {
-    "sessions.check_function, of scores": (
-        without("epsilearn.evaluation.check_function"),
+    "sessions._refusal, of scores": (
+        # A session is refused where it can be seen, and refuses by itself where it cannot.
+        without("epsilearn.evaluation.check_function", "epsilearn.mechanisms.selection.check_asked_publicly"),
         cells_of("private_score", "private_score, nested", models=SESSIONS),
     ),
-    "sessions.check_function, of selections": (
-        # Where candidates are scored, a session is refused once more. Random stopping is pure, which no session is.
-        without("epsilearn.candidates.check_function", "epsilearn.evaluation.check_function"),
+    "sessions._refusal, of selections": (
+        # Where candidates are scored, a session is refused twice more. Random stopping is pure, which no session is.
+        without(
+            "epsilearn.candidates.check_function",
+            "epsilearn.evaluation.check_function",
+            "epsilearn.mechanisms.selection.check_asked_publicly",
+        ),  # fmt: skip
         cells_of("selection, parts", models=SESSIONS),
     ),
     "candidates._check": (

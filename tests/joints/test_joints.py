@@ -26,6 +26,8 @@ def expected(cell) -> str:
         return REFUSES  # a session is asked about public points only; records are judged where they are at hand
     if cell.consumer == "selection, stopping" and cell.model in NEEDS_DELTA:
         return REFUSES
+    if cell.consumer.startswith("selection") and cell.model == "PrivateSelection":
+        return REFUSES  # a selection among selections
     if cell.home in IN_PARTS and (pipeline or cell.model in ALL_RECORDS_AT_HAND):
         return REFUSES
     return REFUSES if pipeline and cell.home == "sparse" else NOTHING
