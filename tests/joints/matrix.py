@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
+import pytest
 from tests.joints import commands, consumers
 from tests.joints.homes import COLUMNS, HOMES, IN_MEMORY
 from tests.joints.models import LABELS, MODELS, NUMBERS, X
@@ -130,7 +131,11 @@ CELLS: dict[str, Cell] = {cell.name: cell for cell in cells()}
 def main() -> None:
     """Print the matrix."""
     for name, cell in CELLS.items():
-        found = cell.replayed(4)
+        try:
+            found = cell.replayed(4)
+        except pytest.skip.Exception as reason:
+            print(f"{name:70} not tried: {reason}", flush=True)
+            continue
         print(f"{name:70} {outcome(found):14} {found.charges:3} debits {found.answers:4} answers", flush=True)
         if found.refuted:
             print("    " + str(found).replace("\n", "\n    ")[:1500], flush=True)

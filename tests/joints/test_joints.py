@@ -55,6 +55,7 @@ def test_nothing_is_shown(name):
     found = cell.replayed(2 if cell.consumer == "service" or "spark" in cell.home.lower() else 3)
     assert not found.refuted, str(found)
     assert outcome(found) == expected(cell), str(found)
-    assert not {"printed", "printed to stderr"} & set(found.unsettled), "what was printed could not be compared"
+    told = [name for name in found.unsettled if name.startswith("printed") or "answers" in name or "value" in name]
+    assert not told, "what was printed or answered could not be compared"
     if outcome(found) == NOTHING and cell.consumer not in READS_NO_ROW:
         assert found.answers, "nothing was released, so nothing was tried"
