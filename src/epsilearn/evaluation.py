@@ -8,14 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import column_or_1d
 
 from epsilearn import statistics
 from epsilearn.checks import check_bounds, check_positive, check_unmasked
 from epsilearn.columns import as_numbers
 from epsilearn.errors import InvalidInput
 from epsilearn.mechanisms.release import Release, Spender
+from epsilearn.preprocessing import BoundedScaler
 from epsilearn.quiet import quietly, undivided
 from epsilearn.rows.parts import check_in_memory
 from epsilearn.sessions import AskedPrivately, asking_privately, check_function
@@ -108,15 +113,15 @@ def record_scores(model: Any, X: Any, y: Any, target_bound: Any = None) -> tuple
 
 def _predicted(model: Any, X: Any) -> Any:
     """A model's predictions, in silence. What a model fails on counts as wrong, so that there is an answer."""
+    _check_asked(model, X)
     with asking_privately(), undivided():
         try:
             return model.predict(X)
-        except AskedPrivately:
-            raise
+        except (AskedPrivately, NotFittedError):
+            raise  # whatever the rows hold
         except Exception:
             pass
         # Out here: the error that was caught may carry private values along.
-        _check_asked(model, X)
         found = np.empty(X.shape[0] if hasattr(X, "shape") else len(X), object)
         found[:] = [_one_prediction(model, take_rows(X, slice(row, row + 1))) for row in range(len(found))]
         return found
@@ -141,17 +146,24 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 
 def _check_asked(model: Any, X: Any) -> None:
-    """Why a model fails on any rows, whatever they hold, in words that help."""
-    if hasattr(model, "fit"):
-        check_is_fitted(model)
-    expected: Any = getattr(model, "n_features_in_", None)
+    """Refuse a table that a model fails on whatever its records hold: before any is looked at, so always alike."""
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    names, given = getattr(first, "feature_names_in_", None), getattr(X, "columns", None)
+    if names is not None and given is not None:
+        # Columns that are chosen by name may stand in any order, with others between them.
+        by_name = isinstance(first, ColumnTransformer)
+        if set(names) - set(given) if by_name else list(names) != list(given):
+            raise InvalidInput(
+                "X has other columns than the model was fitted to; pass the same ones, in the same order"
+            )
+        return
     # A kernel of texts or sets has points that are neither rows nor columns.
-    of_rows = getattr(getattr(model, "kernel_", None), "takes_rows", True)
+    of_rows = getattr(getattr(first, "kernel_", None), "takes_rows", True)
+    expected: Any = getattr(first, "n_features_in_", None)
     if isinstance(expected, int) and of_rows and _width(X) not in (None, expected):
         raise InvalidInput(f"X has {_width(X)} columns, and the model was fitted to {expected}; pass the same ones")
-    names, given = getattr(model, "feature_names_in_", None), getattr(X, "columns", None)
-    if names is not None and given is not None and list(names) != list(given):
-        raise InvalidInput("X has other columns than the model was fitted to; pass the same ones, in the same order")
+    if issparse(X) and isinstance(first, BoundedScaler | ColumnTransformer):
+        raise InvalidInput("X is sparse, and the model takes dense columns; pass an array or a frame")
 
 
 def _width(X: Any) -> int | None:
