@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve-demo test test-slow test-wheel lint format notebooks docs bench bench-quick bench-noise bench-service bench-service-abuse clean
+.PHONY: demo serve-demo test test-slow test-exhaustive test-wheel lint format notebooks docs bench bench-quick bench-noise bench-service bench-service-abuse clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ test: $(VENV)/.installed-test
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadscope -m slow
+
+# Every cell of the joints, and the longest audits; hours, and not part of CI. docs/tests.md has the last result.
+test-exhaustive: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 --dist loadscope -m exhaustive
 
 # The wheel in empty environments, one for each extra; a few minutes, most of them installing.
 test-wheel: $(VENV)/.installed-test

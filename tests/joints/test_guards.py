@@ -112,7 +112,7 @@ def guarded():
     for guard, (_, names) in GUARDS.items():
         for name in names:
             quick = CELLS[name].home in ("numpy", "sparse", "the file itself") and "nested" not in name
-            yield pytest.param(guard, name, marks=() if quick else pytest.mark.slow)
+            yield pytest.param(guard, name, marks=() if quick else pytest.mark.exhaustive)
 
 
 @pytest.mark.parametrize(("guard", "name"), list(guarded()))

@@ -45,8 +45,17 @@ def is_quick(cell) -> bool:
     return cell.home == "numpy" or cell.model in ("", "LogisticRegression", "logistic", "landmark")
 
 
+def is_slow(cell) -> bool:
+    """Of what is not quick, what CI looks at: each home and each route once more; all the rest is exhaustive."""
+    if "spark" in cell.home.lower():
+        return cell.model in ("LogisticRegression", "logistic") and "debited" not in cell.consumer
+    return cell.consumer == "service" or cell.model in FEW
+
+
 def marked(name):
-    return pytest.param(name, marks=() if is_quick(CELLS[name]) else pytest.mark.slow)
+    if is_quick(CELLS[name]):
+        return name
+    return pytest.param(name, marks=pytest.mark.slow if is_slow(CELLS[name]) else pytest.mark.exhaustive)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in CELLS])
