@@ -39,12 +39,20 @@ class DatabaseSession(SessionStore):
         Whether it was opened and paid for earlier: then it must be there.
     reserve : callable, optional
         Told how many bytes the session will hold in memory; raises if they are too many.
+    wait : callable, optional
+        Waits until answers that were found may be written down, which others can see: see `epsilearn.service.pace`.
     """
 
     def __init__(
-        self, database: Database, name: str, *, begun: bool = False, reserve: Callable[[int], None] | None = None
+        self,
+        database: Database,
+        name: str,
+        *,
+        begun: bool = False,
+        reserve: Callable[[int], None] | None = None,
+        wait: Callable[[], None] | None = None,
     ) -> None:
-        self.name, self._begun, self._reserve = name, begun, reserve
+        self.name, self._begun, self._reserve, self._wait = name, begun, reserve, wait
         self._database = database
         self._version: int | None = None  # of the session as its writer knows it
         self._pending: dict[str, bytes] = {}
@@ -128,6 +136,9 @@ class DatabaseSession(SessionStore):
 
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
         assert self._version is not None, "only inside `writing`"
+        if self._wait is not None:
+            # Before the transaction: everybody sees how many answers there are, and that SQLite's one writer writes.
+            self._wait()
         with self._database.transaction(write=True) as connection:
             self._check_version(connection)
             start = self._count(connection)

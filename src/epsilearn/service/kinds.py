@@ -63,9 +63,6 @@ class Stored:
 class Live(ABC):
     """A release in this process, ready to be asked. One thread at a time asks it."""
 
-    #: Whether the path to an answer depends on private values, so that its time must not tell.
-    padded = False
-
     def __init__(self, schema: Schema, target: str) -> None:
         self.schema, self.target = schema, target
         self.encoding = Encoding(schema, target)
@@ -101,6 +98,9 @@ class Kind(ABC):
     settings : Process, Interactive or Model
         As they were asked for.
     """
+
+    #: Whether the path to an answer depends on private values, so that its time must not tell.
+    padded = False
 
     def __init__(self, dataset: DataSet, settings: Any) -> None:
         self.dataset, self.settings = dataset, settings
@@ -253,6 +253,7 @@ class InteractiveKind(_Learner):
 
     settings: Interactive
     name = "interactive session"
+    padded = True
 
     def _estimator(self, **options: Any) -> InteractiveLearner:
         return InteractiveLearner(questions=self.settings.questions, failure=self.settings.failure, **options)
@@ -277,8 +278,6 @@ class InteractiveKind(_Learner):
 
 
 class _LiveInteractive(_LiveSession):
-    padded = True
-
     def answers(self, X: Any) -> list[dict[str, Any]]:
         found = self._fitted.ask(self._kind._points(X))
         told = self._told(np.array([answer.value for answer in found]))

@@ -28,6 +28,7 @@ from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, Stored, kind_of
 from epsilearn.service.leave import Leave, give_up_claims, statistics_promise
 from epsilearn.service.messages import OpenRelease
+from epsilearn.service.pace import Pace
 from epsilearn.service.room import Room
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
 
@@ -69,7 +70,7 @@ class Releases:
     room : Room
         The memory that live sessions may take.
     pad : float
-        Answers of interactive sessions leave at multiples of so many seconds.
+        Answers of interactive sessions are written down and leave at multiples of so many seconds.
     complain : callable
         Told the kind and place of an unexpected error, never its text.
     """
@@ -208,9 +209,10 @@ class Releases:
         with self._loading[release.id]:
             if release.id not in self._askers:
                 kind = kind_of(self._tables.get(release.dataset), release.settings)
-                live = kind.live(self._tables, self._stored(release, self.documents(release.id)))
+                pace = Pace(self._pad if kind.padded else 0.0)
+                live = kind.live(self._tables, self._stored(release, self.documents(release.id), pace))
                 self._room.enter(release.id, live.rest)
-                self._askers[release.id] = Asker(live, self._pad)
+                self._askers[release.id] = Asker(live, pace)
             return self._askers[release.id]
 
     def left(self, release: Release) -> dict[str, float | None]:
@@ -222,9 +224,9 @@ class Releases:
         kind = kind_of(self._tables.get(release.dataset), release.settings)
         return kind.left(self._stored(release, {}))
 
-    def _stored(self, release: Release, documents: dict[str, str]) -> Stored:
-        reserve = partial(self._room.reserve, release.id)
-        session = DatabaseSession(self._database, release.id, begun=True, reserve=reserve)
+    def _stored(self, release: Release, documents: dict[str, str], pace: Pace | None = None) -> Stored:
+        reserve, wait = partial(self._room.reserve, release.id), None if pace is None else pace.wait
+        session = DatabaseSession(self._database, release.id, begun=True, reserve=reserve, wait=wait)
         return Stored(session, release.facts, documents)
 
     @staticmethod
