@@ -30,7 +30,7 @@ class Limits:
     pad_seconds : float
         Answers of interactive sessions leave at multiples of this, so that time does not tell where they came from.
     memory_gib : float
-        How much memory one table may take, encoded.
+        How much memory one table may take, encoded, and the kernel values between its rows while it is opened.
     sessions_gib : float
         How much memory the noise of all live sessions may take together, in each worker: a session's grows with the
         square of the points asked. Who was asked longest ago lets go of it first.

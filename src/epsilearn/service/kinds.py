@@ -118,6 +118,10 @@ class Kind(ABC):
         """At how many points noise can ever be drawn, where it is drawn as questions come."""
         return 0
 
+    def memory(self) -> int:
+        """Bytes that opening takes beside the rows, where they are many."""
+        return 0
+
     @abstractmethod
     def open(self, tables: Tables, ledger: Held, session: DatabaseSession, balance: Any) -> Opened:
         """Read the rows, debit, fit. ``balance`` tells where the ledger stands, for the report."""
@@ -150,6 +154,10 @@ class _Learner(Kind):
             )
         if column.categories is not None and len(column.categories) != 2:
             raise InvalidInput("questions are about numbers or two classes; open a logistic or landmark model for more")
+
+    def memory(self) -> int:
+        # All values of a kernel without a finite feature map; others are opened by their features.
+        return 8 * self.dataset.rows**2 if self.settings.kernel == "rbf" else 0
 
     def _options(self) -> dict[str, Any]:
         schema, settings = self.dataset.schema, self.settings

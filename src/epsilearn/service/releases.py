@@ -113,6 +113,7 @@ class Releases:
             return statistics_promise(settings.epsilon, dataset.schema.rows_per_person)
         kind = kind_of(dataset, settings)
         self._room.check(factor_bytes(kind.points()), kind.points())
+        self._tables.check_memory(kind.memory())
         with within_doubles():
             return kind.promise()
 

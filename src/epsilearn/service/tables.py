@@ -74,7 +74,7 @@ class Tables:
     folder : Path
         Where files are; nothing outside is ever opened.
     memory : float
-        How many bytes a table may take, encoded.
+        How many bytes a table may take, encoded, and its kernel values.
     """
 
     def __init__(self, database: Database, folder: Path, memory: float) -> None:
@@ -216,6 +216,15 @@ class Tables:
         """All rows as numbers, and their targets."""
         with self._unchanged(dataset) as file:
             return read_rows(file, Encoding(dataset.schema, target), self._memory)
+
+    def check_memory(self, size: int) -> None:
+        """Refuse, before anything is spent, what would take more than a table may."""
+        if size > self._memory:
+            raise InvalidInput(
+                f"the kernel's values between all rows take {size / 2**30:.3g} GiB of memory, and this server has "
+                f"{self._memory / 2**30:.3g} GiB for a table (memory_gib); choose the linear or polynomial kernel, or "
+                "open a landmark model"
+            )
 
     def column(self, dataset: DataSet, name: str) -> NDArray[Any]:
         """One column: numbers, or positions among its categories."""
