@@ -114,6 +114,9 @@ def test_the_shape_is_that_of_the_parsed_text(seed):
         ({"rows": [{str(i): 1 for i in range(10_000)}]}, None),
         ({"rows": [{str(i): 1 for i in range(10_001)}]}, "members"),
         ({str(i): 1 for i in range(64)}, None), ({str(i): 1 for i in range(65)}, "members"),
+        ({"rows": [{str(i): 1 for i in range(100)}] * 1000}, None),
+        ({"rows": [{str(i): 1 for i in range(101)}] * 991}, "at most 100,000 in one request"),
+        ({"edges": list(range(2000))}, "a list has too many items: at most 1,000"),
         ([[1] * 600, [1] * 600], None), ({"a": [[3]]}, None), ({"a": [[[3]]]}, "deeply"),
     ],
 )  # fmt: skip
