@@ -27,6 +27,7 @@ from epsilearn.kernel.erm import MOST_GRAM_ROWS
 from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL
 from epsilearn.kernel.kept_session import was_private
 from epsilearn.ledger import Held
+from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.model_file import model_from_json
 from epsilearn.quiet import quietly
 from epsilearn.release_folder import foresee, release_texts
@@ -101,6 +102,8 @@ class Kind(ABC):
 
     #: Whether the path to an answer depends on private values, so that its time must not tell.
     padded = False
+    #: Tells which answers came from the private model, where not all do.
+    private: Callable[[JournalEntry], bool] | None = None
 
     def __init__(self, dataset: DataSet, settings: Any) -> None:
         self.dataset, self.settings = dataset, settings
@@ -262,6 +265,7 @@ class InteractiveKind(_Learner):
     settings: Interactive
     name = "interactive session"
     padded = True
+    private = staticmethod(was_private)
 
     def _estimator(self, **options: Any) -> InteractiveLearner:
         return InteractiveLearner(questions=self.settings.questions, failure=self.settings.failure, **options)
@@ -280,9 +284,9 @@ class InteractiveKind(_Learner):
         return _LiveInteractive(self, self._fitted(tables, stored.session, None), stored)
 
     def left(self, stored: Stored) -> dict[str, float | None]:
-        entries = stored.session.entries(0)
-        updates = stored.facts["updates"] - sum(was_private(entry) for entry in entries)
-        return {"questions": self.settings.questions - len(entries), "updates": updates}
+        session = stored.session
+        updates = stored.facts["updates"] - session.private_count()
+        return {"questions": self.settings.questions - session.count(), "updates": updates}
 
 
 class _LiveInteractive(_LiveSession):

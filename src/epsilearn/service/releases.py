@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -211,7 +211,7 @@ class Releases:
             if release.id not in self._askers:
                 kind = kind_of(self._tables.get(release.dataset), release.settings)
                 pace = Pace(self._pad if kind.padded else 0.0)
-                live = kind.live(self._tables, self._stored(release, self.documents(release.id), pace))
+                live = kind.live(self._tables, self._stored(release, kind, self.documents(release.id), pace))
                 self._room.enter(release.id, live.rest)
                 self._askers[release.id] = Asker(live, pace)
             return self._askers[release.id]
@@ -223,11 +223,13 @@ class Releases:
         if release.status != OPEN:
             return {}
         kind = kind_of(self._tables.get(release.dataset), release.settings)
-        return kind.left(self._stored(release, {}))
+        return kind.left(self._stored(release, kind, {}))
 
-    def _stored(self, release: Release, documents: dict[str, str], pace: Pace | None = None) -> Stored:
-        reserve, wait = partial(self._room.reserve, release.id), None if pace is None else pace.wait
-        session = DatabaseSession(self._database, release.id, begun=True, reserve=reserve, wait=wait)
+    def _stored(self, release: Release, kind: Kind, documents: dict[str, str], pace: Pace | None = None) -> Stored:
+        session = DatabaseSession(
+            self._database, release.id, begun=True, reserve=partial(self._room.reserve, release.id),
+            private=kind.private, wait=None if pace is None else pace.wait,
+        )  # fmt: skip
         return Stored(session, release.facts, documents)
 
     @staticmethod
@@ -240,11 +242,12 @@ class Releases:
 
 
 def _release(row: Any) -> Release:
-    content, settings = dict(row._mapping), json.loads(row.settings)
+    settings = json.loads(row.settings)
     # Earlier versions took notes that are refused now.
     settings["note"] = as_line(settings["note"])
-    content["settings"] = _SETTINGS.validate_python(settings)
-    return Release(**{**content, "facts": json.loads(content["facts"])})
+    content = {field.name: getattr(row, field.name) for field in fields(Release)}
+    content |= {"settings": _SETTINGS.validate_python(settings), "facts": json.loads(row.facts)}
+    return Release(**content)
 
 
 def sweep(database: Database) -> None:
