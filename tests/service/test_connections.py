@@ -187,7 +187,7 @@ def test_a_body_that_goes_on_after_its_refusal_is_cut_off(crowded):
                 connection.sendall(chunk)
                 sent += len(chunk)
     assert sent < 200_000_000
-    assert cuts(crowded)["body"] > before
+    until(lambda: cuts(crowded).get("body", 0) > before)
 
 
 # --------------------------------------------------------------------------------------------------------------- many
@@ -213,7 +213,7 @@ def test_the_oldest_without_a_request_gives_way(crowded):
         assert b"200 OK" in answer(idle)
         assert crowded.raw("GET", "/healthz")[0] == 200
         assert crowded.raw("GET", "/api/me", key=key)[0] == 200
-        assert cuts(crowded)["evicted"] >= FILES + 20 - most
+        until(lambda: cuts(crowded).get("evicted", 0) >= FILES + 20 - most)
 
 
 def test_a_key_has_so_many_calls_in_hand(crowded):
@@ -311,7 +311,7 @@ def test_handshakes_have_deadlines_and_give_way_too(tmp_path):
          "server.key", "-out", "server.pem", "-days", "2", "-subj", "/CN=127.0.0.1"],
         cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
-    made = Deployment(tmp_path, str(tmp_path / "state.db"), **{**IMPATIENT, "connections": 20})
+    made = Deployment(tmp_path, str(tmp_path / "state.db"), **{**IMPATIENT, "header_seconds": 5.0, "connections": 40})
     made.config.write_text('certificate = "server.pem"\nprivate_key = "server.key"\n' + made.config.read_text())
     context = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
     context.check_hostname = False
@@ -328,12 +328,10 @@ def test_handshakes_have_deadlines_and_give_way_too(tmp_path):
             secured.sendall(b"GET /healthz HTTP/1.1\r\nX-A: ")
             assert b" 408 " in rest(secured)
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(connected(made)) for _ in range(60)]
+            held = [stack.enter_context(connected(made)) for _ in range(160)]
             assert made.raw("GET", "/healthz")[0] == 200
             until(lambda: not any(map(open_still, held)))
-        found = cuts(made)
-        assert found["handshake"] > 0
-        assert found["evicted"] > 0
+        until(lambda: {"handshake", "evicted"} <= set(cuts(made)))
     finally:
         made.stop(signal.SIGTERM)
     assert made.output.read_text().count("\n") <= 1, made.output.read_text()
@@ -341,18 +339,18 @@ def test_handshakes_have_deadlines_and_give_way_too(tmp_path):
 
 @pytest.mark.slow
 def test_deadlines_hold_in_each_of_several_processes(tmp_path):
-    made = Deployment(tmp_path, str(tmp_path / "state.db"), **{**IMPATIENT, "connections": 20})
+    made = Deployment(tmp_path, str(tmp_path / "state.db"), **{**IMPATIENT, "header_seconds": 10.0, "connections": 40})
     made.workers = 2
     made.write_config()
     made.start()
     try:
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(connected(made)) for _ in range(100)]
+            held = [stack.enter_context(connected(made)) for _ in range(200)]
             for connection in held:
                 with contextlib.suppress(OSError):
                     connection.sendall(b"GET / HTTP/1.1\r\nX-Waiting: ")
             assert made.raw("GET", "/healthz")[0] == 200
             until(lambda: not any(map(open_still, held)))
-        assert cuts(made)["evicted"] >= 20
+        until(lambda: cuts(made).get("evicted", 0) >= 20)
     finally:
         made.stop()

@@ -25,8 +25,9 @@ class Limits:
     body_bytes : int
         How long the body of a request may be.
     requests_per_minute : int
-        How many calls a key may make; an address that gives wrong keys may try a tenth as often. Counted by each
-        worker, for its share: a connection that stays with one of several gets no more than that.
+        How many calls a key may make; an address that gives wrong keys may try a tenth as often, and ask as often for
+        what needs no key (ten times as often for /healthz). Counted by each worker, for its share: a connection that
+        stays with one of several gets no more than that.
     pad_seconds : float
         Answers of interactive sessions leave at multiples of this, so that time does not tell where they came from.
     memory_gib : float

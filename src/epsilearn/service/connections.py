@@ -43,9 +43,12 @@ def _files() -> int:
     return wanted if soft == resource.RLIM_INFINITY else max(soft, wanted)
 
 
-def backlog() -> int:
-    """How many connections may wait to be taken up: they are taken up all at once, before any other gives way."""
-    return max(8, min(2048, _files() // 8))
+def backlog(connections: int) -> int:
+    """How many connections may wait to be taken up: they are taken up all at once, before any of them is read.
+
+    Fewer than may be kept, or new ones would take the place of others whose request has come and was not read yet.
+    """
+    return max(8, min(connections // 2, _files() // 8))
 
 
 def tls_context(configuration: Configuration) -> ssl.SSLContext | None:

@@ -73,6 +73,8 @@ class Guard:
         try:
             if exchange.is_call:
                 scope["epsilearn"] = exchange.caller = await self._admitted(scope)
+            else:
+                self._callers.check_address(scope["path"], _address(scope))
             await self._app(scope, exchange.receive, exchange.send)
         except TooOften as error:
             exchange.caller = error.caller
