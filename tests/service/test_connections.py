@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -15,6 +16,10 @@ import time
 
 import pytest
 from tests.service.conftest import Deployment
+
+from epsilearn.database import Database
+from epsilearn.service import store
+from epsilearn.service.messages import Model
 
 # What is waited for in these tests comes after a second or two; sockets give up after this.
 PATIENCE = 60.0
@@ -238,6 +243,51 @@ def test_a_key_has_so_many_calls_in_hand(crowded):
         assert status(anna) == 429
     # Whoever goes away gives the place back, too.
     until(lambda: status(anna) == 200)
+
+
+LONG = 16_000_000  # bytes: more than sockets keep for somebody who does not read
+
+
+@contextlib.contextmanager
+def not_taking(made, key, path):
+    """Somebody who asks for a long answer and takes only the beginning of it."""
+    with contextlib.closing(socket.socket()) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENCE)
+        connection.connect(("127.0.0.1", made.port))
+        connection.sendall(head(made, path, "GET", key))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        yield connection
+
+
+def long_document(made) -> str:
+    """The path of a document that nobody takes at once."""
+    settings = Model(kind="model", target="a", epsilon=1.0).model_dump_json()
+    name, schema = secrets.token_hex(4), '{"version": 1, "columns": {"a": {"bounds": [0, 1]}}, "rows": 1}'
+    row = {"created": "", "who": ""}
+    with Database.at(made.database).transaction(write=True) as connection:
+        connection.execute(
+            store.datasets.insert().values(name=name, file=name, digest=name, public=schema, rows=1, **row)
+        )
+        release = {"id": name, "dataset": name, "kind": "model", "settings": settings, "status": "open", "message": ""}
+        connection.execute(store.releases.insert().values(**release, facts="{}", **row))
+        connection.execute(store.documents.insert().values(release=name, name="model.json", content="x" * LONG))
+    return f"/api/releases/{name}/documents/model.json"
+
+
+def test_an_answer_that_is_not_taken_keeps_its_callers_place(crowded):
+    anna, path = crowded.key("analyst", "anna"), long_document(crowded)
+
+    def status() -> int:
+        return crowded.raw("GET", "/api/me", key=anna)[0]
+
+    with not_taking(crowded, anna, path), not_taking(crowded, anna, path) as second:
+        assert status() == 429
+        rest_of = LONG
+        while rest_of > 0:
+            rest_of -= len(second.recv(2**20))
+        until(lambda: status() == 200)
+    until(lambda: status() == 200)
 
 
 # ---------------------------------------------------------------------------------------------------------- malformed

@@ -18,7 +18,9 @@ from epsilearn.service.keys import Caller
 from epsilearn.service.metrics import Metrics
 from epsilearn.service.record import CallLog
 
-__all__ = ["Guard"]
+__all__ = ["TAKEN", "Guard"]
+
+TAKEN = "epsilearn.taken"  # where a connection says how to wait until its answer was taken
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -84,10 +86,18 @@ class Guard:
         except Exception as error:
             await exchange.refuse(*told(error))
         finally:
-            if "epsilearn" in scope:
-                self._callers.leave(scope["epsilearn"])
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(route, scope["method"], exchange.status, time.monotonic() - start)
+            if "epsilearn" in scope:
+                await self._leave(scope)
+
+    async def _leave(self, scope: Scope) -> None:
+        """Give the caller's place back when the answer has been taken: until then it is in our memory."""
+        try:
+            if TAKEN in scope:
+                await scope[TAKEN]()
+        finally:
+            self._callers.leave(scope["epsilearn"])
 
     async def _admitted(self, scope: Scope) -> Caller:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
