@@ -77,6 +77,12 @@ class Database:
         """The same database, for somebody who must be allowed to write anew in each transaction."""
         return Database(self.url, self.engine, self.shown, fence)
 
+    def check_fence(self) -> None:
+        """Raise if this process may not write any more: for what is written elsewhere on behalf of this database."""
+        if self._fence is not None:
+            with self.transaction(write=False) as connection:
+                self._fence(connection)
+
     @property
     def is_postgresql(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")

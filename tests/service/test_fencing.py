@@ -7,13 +7,15 @@ import threading
 
 import pytest
 import sqlalchemy as sa
-from tests.service.conftest import Deployment, prepare, registered, wait_until
+from tests.service.conftest import LONGEST, Deployment, prepare, registered, wait_until
 
-from epsilearn import Client
+from epsilearn import Client, Guarantee, Ledger
 from epsilearn.errors import LedgerError, StateError
 from epsilearn.service import store
+from epsilearn.service.configuration import Configuration
 from epsilearn.service.fencing import fenced, only_server
 from epsilearn.service.keys import Keys
+from epsilearn.service.parts import Parts
 from epsilearn.service.releases import OPENING, sweep
 from epsilearn.service.store import opened_store
 
@@ -50,6 +52,28 @@ def test_a_server_writes_until_another_has_begun(empty_database):
             write(mine)
         with mine.transaction(write=False) as connection:
             assert len(connection.execute(store.keys.select()).all()) == 1
+
+
+def test_a_server_that_was_replaced_neither_debits_nor_logs(empty_database, tmp_path):
+    database = opened_store(empty_database, make=True)
+    with database.transaction(write=True) as connection:
+        Ledger.create_in(database, connection, dataset="d", epsilon=1.0, who="tests")
+    (tmp_path / "tables").mkdir()
+    configuration = Configuration.from_dict({"database": empty_database, "tables": "tables"}, tmp_path)
+    call = {"key": "k", "who": "w", "address": "", "method": "GET", "path": "/", "status": 200}
+    with only_server(database) as term:
+        here = Parts(configuration, term)
+        here.tables.ledger("d", "anna").debit(Guarantee.pure(0.1), "before")
+        here.log.write(call).result(LONGEST)
+        with database.transaction(write=True) as connection:
+            connection.execute(store.servers.update().values(term=term + 1))
+        with pytest.raises(LedgerError, match="another server has begun"):
+            here.tables.ledger("d", "anna").debit(Guarantee.pure(0.1), "after")
+        with pytest.raises(LedgerError, match="another server has begun"):
+            here.log.write(call).result(LONGEST)
+        assert here.tables.ledger("d", "").balance().debits == 1
+        assert len(here.log.listed(None, 10)) == 1
+        here.log.close()
 
 
 def test_terms_go_up_and_whoever_ends_says_so(empty_database):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from tests.service.conftest import registered
+from tests.service.conftest import Deployment, prepare, registered
 
+from epsilearn import Client
 from epsilearn.client import ServerError
 from epsilearn.database import Database
 from epsilearn.errors import BudgetExceeded, InvalidInput, StateError
@@ -70,6 +73,35 @@ def test_how_much_was_asked_is_read_without_reading_the_questions(deployment, ho
     assert left == 0.4
     assert statements
     assert not any("epsilearn_statistic" in statement for statement in statements)
+
+
+def test_an_older_copy_under_a_running_server_is_noticed(clinic, tmp_path):
+    """The whole budget is spent, and the copy that is put back knows nothing of it."""
+    made = Deployment(tmp_path, str(tmp_path / "state.db"))
+    prepare(made, clinic)
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    try:
+        dataset = registered(made, holder, "older", epsilon=1.0, delta=0.0)
+        release = holder.open(dataset, "statistics", epsilon=1.0).id
+        copy = tmp_path / "copy.db"
+        with (
+            contextlib.closing(sqlite3.connect(made.database)) as here,
+            contextlib.closing(sqlite3.connect(copy)) as to,
+        ):
+            here.backup(to)
+        holder.statistic(release, "mean", "age", epsilon=1.0)
+        with (
+            contextlib.closing(sqlite3.connect(copy)) as older,
+            contextlib.closing(sqlite3.connect(made.database)) as to,
+        ):
+            older.backup(to)
+        with pytest.raises(ServerError, match="An earlier copy was put in its place"):
+            holder.statistic(release, "mean", "weight", epsilon=1.0)
+        with pytest.raises(ServerError, match="An earlier copy was put in its place"):
+            holder.budget(dataset)
+    finally:
+        made.stop()
 
 
 def test_one_question_is_one_however_it_is_spelt(holder, stays):

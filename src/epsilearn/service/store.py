@@ -263,12 +263,12 @@ def opened_store(
 
 
 def log_store(database: Database) -> Database:
-    """Where calls are logged: the same database, or a file beside it."""
-    path = sqlite_path(database.url)
+    """Where calls are logged: the same database, or a file beside it; whoever may not write there logs nothing."""
+    path, state = sqlite_path(database.url), database
     if path is not None:
         beside = path.with_name(f"{path.name}.calls")
         _make_file(beside)
-        database = Database.in_file(beside)
+        database = Database.in_file(beside).fenced(lambda _connection: state.check_fence())
     with database.transaction(write=True) as connection:
         wait_for_makers(connection)
         _log_metadata.create_all(connection)

@@ -81,6 +81,8 @@ class Tables:
         self._database, self._folder, self._memory = database, folder.resolve(), memory
         # The file's state when its digest was last seen to be the registered one.
         self._seen: dict[str, tuple[int, ...]] = {}
+        # One handle for all callers: an older copy of the database in the place of this one is noticed.
+        self._ledgers: dict[str, Ledger] = {}
 
     # ------------------------------------------------------------------------------------------------ registering
 
@@ -196,8 +198,11 @@ class Tables:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def ledger(self, dataset: str, who: str) -> Ledger:
-        """The one budget of a data set."""
-        return Ledger(self._database.url, dataset=dataset, who=who)
+        """The one budget of a data set, by a handle that remembers what this process has seen of it."""
+        found = self._ledgers.get(dataset)
+        if found is None:
+            found = self._ledgers.setdefault(dataset, Ledger.within(self._database, dataset=dataset, who=who))
+        return found.by(who)
 
     def all(self) -> list[DataSet]:
         with self._database.transaction(write=False) as connection:
