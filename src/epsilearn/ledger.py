@@ -260,11 +260,24 @@ class Ledger:
             head=book.head,
         )
 
-    def history(self) -> list[dict[str, Any]]:
-        """Every debit: time, who, purpose, its guarantee, whether it was delivered, and the share used after it."""
+    def history(self, *, count: int | None = None, before: int | None = None) -> list[dict[str, Any]]:
+        """Debits: time, who, purpose, guarantee, whether it was delivered, and the share used after it.
+
+        Parameters
+        ----------
+        count : int, optional
+            Only the newest so many; all of them if left out.
+        before : int, optional
+            The number of an entry: only debits before it, where ``count`` is given.
+        """
         with self._reading() as book:
-            entries, rule = book.entries, book.header.rule
-        delivered = {str(entry.content.get("debit")) for entry in entries if entry.kind == "delivered"}
+            rule = book.header.rule
+            if count is None:
+                debits = [entry for entry in book.entries if entry.kind == "debit"]
+                delivered = {str(entry.content.get("debit")) for entry in book.entries if entry.kind == "delivered"}
+            else:
+                debits = book.newest_debits(count, before)
+                delivered = {str(number) for number in book.delivered(debits)}
         return [
             {
                 "entry": entry.number,
@@ -276,8 +289,7 @@ class Ledger:
                 "head": entry.hash,
                 "used": rule.used(entry.totals),
             }
-            for entry in entries
-            if entry.kind == "debit"
+            for entry in debits
         ]
 
     def verify(self, head: str | None = None) -> str:

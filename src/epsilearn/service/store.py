@@ -7,15 +7,18 @@ import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from epsilearn.balls import exact
 from epsilearn.database import Database, sqlite_path, wait_for_makers
 from epsilearn.errors import LedgerError
+from epsilearn.ledger_store import DELIVERIES
 
 __all__ = [
     "UPGRADES", "answers", "calls", "counted", "datasets", "digits", "documents", "keys", "log_store", "now",
@@ -193,7 +196,13 @@ def _to_version_2(connection: sa.Connection) -> None:
 
 
 def _to_version_3(connection: sa.Connection) -> None:
-    """Running totals: what statistics have taken, and how many answers were private, without reading them all."""
+    """Running totals: what statistics have taken, and how many answers were private, without reading them all.
+
+    And the ledgers' deliveries have an index, unless somebody else has made their tables and keeps them.
+    """
+    if sa.inspect(connection).has_table("epsilearn_entry"):
+        with suppress(DBAPIError), connection.begin_nested():
+            DELIVERIES.create(connection, checkfirst=True)
     connection.exec_driver_sql("ALTER TABLE epsilearn_release ADD COLUMN asked TEXT DEFAULT '0' NOT NULL")
     connection.exec_driver_sql("ALTER TABLE epsilearn_session ADD COLUMN private INTEGER DEFAULT 0 NOT NULL")
     asked: defaultdict[str, Fraction] = defaultdict(Fraction)
