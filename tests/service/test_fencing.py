@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import ExitStack
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +15,7 @@ from epsilearn import Client, Guarantee, Ledger
 from epsilearn.errors import LedgerError, StateError
 from epsilearn.service import store
 from epsilearn.service.configuration import Configuration
-from epsilearn.service.fencing import fenced, only_server
+from epsilearn.service.fencing import _taken_lock, _Watch, fenced, only_server
 from epsilearn.service.keys import Keys
 from epsilearn.service.parts import Parts
 from epsilearn.service.releases import OPENING, sweep
@@ -87,7 +89,8 @@ def test_terms_go_up_and_whoever_ends_says_so(empty_database):
     assert seen == [1, 2, 3]
 
 
-def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_begins(postgres_url):
+def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_begins(postgres_url, monkeypatch):
+    monkeypatch.setattr("epsilearn.service.fencing._COME_BACK", LONGEST)
     database = opened_store(postgres_url, make=True)
     replaced = threading.Event()
     with only_server(database, replaced.set) as term:
@@ -103,6 +106,17 @@ def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_beg
             write(mine)
         # What the first one is opening is still being opened: nobody has swept it up.
         assert not replaced.is_set()
+
+
+def test_a_connection_is_watched_whatever_its_number(postgres_url, monkeypatch):
+    database = opened_store(postgres_url, make=True)
+    monkeypatch.setattr("epsilearn.service.fencing._ASK", 1)
+    with ExitStack() as stack:
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        watch = _Watch(database, _taken_lock(database), print)
+        assert watch._holds()
+        watch.close()
 
 
 def test_a_server_that_cannot_take_its_lock_again_ends_and_writes_no_more(postgres_url):
@@ -133,7 +147,9 @@ def test_no_second_server_runs_beside_one_whose_connection_was_cut(postgres_url,
         dataset = registered(first, holder, "cut")
         release = holder.open(dataset, "process", wait=0, target="died", epsilon=1.0, delta=1e-6, kernel="rbf").id
         database = opened_store(postgres_url)
+        before = holders(database)
         cut(database)
+        wait_until(lambda: holders(database) not in ([], before), "the lock is held again")
         found = second.refused()
         assert (found.returncode, "another server is running" in found.stderr) == (1, True)
         wait_until(lambda: holder.release(release).status != OPENING, "the release is open")
