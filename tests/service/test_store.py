@@ -134,6 +134,13 @@ def test_only_its_owner_reads_the_file(tmp_path):
     assert stat.S_IMODE((tmp_path / "state.db").stat().st_mode) == 0o600
 
 
+def test_locks_that_cannot_be_made_are_a_clear_error(tmp_path):
+    database = opened_store(str(tmp_path / "state.db"), make=True)
+    (tmp_path / "state.db.locks").write_text("not a folder")
+    with pytest.raises(LedgerError, match=r"cannot lock a file in .*state\.db\.locks"), database.lock("a session"):
+        pass
+
+
 def test_one_server_at_a_time(url):
     database = opened_store(url, make=True)
     with only_server(database), pytest.raises(StateError, match="another server is running"), only_server(database):
