@@ -308,6 +308,20 @@ def test_one_question_that_cannot_be_answered_takes_no_other_with_it():
     asker.close()
 
 
+def test_a_question_that_nobody_waits_for_any_more_is_not_asked():
+    live = Counting(held=True)
+    asker = Asker(live, Pace(0.0))
+    first = asker.ask(np.ones((1, 1)))
+    wait_until(lambda: live.sizes == [1], "the first question is taken up")
+    assert asker.ask(np.ones((2, 1))).cancel()
+    live.go.set()
+    assert first.result(timeout=LONGEST)
+    assert asker.ask(np.ones((4, 1))).result(timeout=LONGEST)
+    assert 2 not in live.sizes
+    assert sum(live.sizes) == 5
+    asker.close()
+
+
 def test_a_question_after_the_end_is_refused_and_those_before_are_answered():
     live = Counting(held=True)
     asker = Asker(live, Pace(0.0))

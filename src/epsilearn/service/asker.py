@@ -76,7 +76,10 @@ class Asker:
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:
-            batch = self._together(first)
+            # What nobody waits for any more is not asked.
+            batch = [waiting for waiting in self._together(first) if waiting.done.set_running_or_notify_cancel()]
+            if not batch:
+                continue
             self._pace.begin()
             results = self._results(batch)
             # Answers that were written down have waited already; what was not, errors too, waits here.
