@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.service.conftest import Deployment, prepare, registered
@@ -226,11 +227,12 @@ def test_names_and_times_of_keys_are_checked(tmp_path):
         keys.check("nonsense")
 
 
-def test_a_key_expires(tmp_path):
+def test_a_key_expires(tmp_path, monkeypatch):
     keys = Keys(opened_store(str(tmp_path / "state.db"), make=True))
-    text, _ = keys.create("analyst", "a", None, "tests", days=0.5 / 86400)
+    text, _ = keys.create("analyst", "a", None, "tests", days=1.0)
     assert keys.check(text).name == "a"
-    time.sleep(0.6)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="microseconds")
+    monkeypatch.setattr(store, "now", lambda: tomorrow)
     with pytest.raises(UnknownKey):
         keys.check(text)
 

@@ -182,7 +182,7 @@ def _asked(asker: Asker, asked: Points) -> Future[Told]:
 @router.post("/releases/{release}/statistic")
 async def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here) -> StatisticAnswer:
     """A private statistic of a column. It is debited, unless somebody has asked the same before."""
-    found, dataset = await asyncio.to_thread(_statistics_of, here, caller, release)
+    found, dataset = await run_in_threadpool(_statistics_of, here, caller, release)
     told = await here.lanes.statistics.run(
         found.id, here.releases.leave.ask, found.id, dataset, found.settings.epsilon, asked, caller.label
     )

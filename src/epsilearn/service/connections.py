@@ -36,8 +36,8 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _MOST_FILES = 2**16
 
 
-def _files() -> int:
-    """How many files, connections among them, this process may open; as many as it is allowed to ask for."""
+def _allowed_files() -> int:
+    """Ask for as many files, connections among them, as this process is allowed to; how many it may open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -50,7 +50,7 @@ def backlog(connections: int) -> int:
 
     Fewer than may be kept, or new ones would take the place of others whose request has come and was not read yet.
     """
-    return max(8, min(connections // 2, _files() // 8))
+    return max(8, min(connections // 2, _allowed_files() // 8))
 
 
 def tls_context(configuration: Configuration) -> ssl.SSLContext | None:
@@ -83,7 +83,7 @@ class Connections:
 
     def __init__(self, limits: Limits, tls: ssl.SSLContext | None, metrics: Metrics) -> None:
         self.limits, self.tls, self.metrics = limits, tls, metrics
-        self.most = min(limits.connections, _files() // 2)
+        self.most = min(limits.connections, _allowed_files() // 2)
         self._ranks: dict[Connection, int | None] = {}
         self._waiting: tuple[OrderedDict[Connection, None], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
 

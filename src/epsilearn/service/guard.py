@@ -155,8 +155,8 @@ class _Exchange:
             "key": self.caller.key,
             "who": self.caller.name,
             "address": _address(self._scope),
-            "method": _printable(self._scope["method"])[:_LONGEST_METHOD],
-            "path": _printable(self._scope["path"]),
+            "method": _printable(self._scope["method"], _LONGEST_METHOD),
+            "path": _printable(self._scope["path"], _LONGEST_PATH),
             "status": self.status,
         }
         try:
@@ -188,5 +188,5 @@ def _address(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _printable(path: str) -> str:
-    return as_line(path)[:_LONGEST_PATH]
+def _printable(text: str, longest: int) -> str:
+    return as_line(text[:longest])
