@@ -8,6 +8,8 @@ import pickle
 import resource
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -552,3 +554,16 @@ def test_a_session_of_many_positives_is_one_short_entry(ledger):
     epsilearn.AboveThreshold(threshold=0, sensitivity=1, epsilon=0.5, positives=5000, ledger=ledger)
     assert len(str(ledger.history()[0]["guarantee"])) < 2000
     assert ledger.verify()
+
+
+def test_a_ledger_works_where_files_have_no_locks(tmp_path):
+    """As on Windows: they are the service's alone."""
+    program = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from epsilearn import Guarantee, Ledger\n"
+        f"ledger = Ledger.create({str(tmp_path / 'budget.db')!r}, dataset='d', epsilon=1.0)\n"
+        "ledger.debit(Guarantee.pure(0.25))\n"
+        "print(ledger.balance().remaining_epsilon)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "0.75"

@@ -6,11 +6,10 @@ is committed is on the disk.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +19,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from epsilearn.errors import LedgerError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Database", "is_usable", "make_usable", "sqlite_path", "wait_for_makers"]
 
@@ -77,6 +81,12 @@ class Database:
         """The same database, for somebody who must be allowed to write anew in each transaction."""
         return Database(self.url, self.engine, self.shown, fence)
 
+    def check_fence(self) -> None:
+        """Raise if this process may not write any more: for what is written elsewhere on behalf of this database."""
+        if self._fence is not None:
+            with self.transaction(write=False) as connection:
+                self._fence(connection)
+
     @property
     def is_postgresql(self) -> bool:
         return bool(self.engine.dialect.name == "postgresql")
@@ -107,23 +117,32 @@ class Database:
         Not for what must never be done twice: a connection may be lost without its holder's knowledge.
         """
         digest = hashlib.sha256(name.encode())
-        if self.is_postgresql:
-            number = int.from_bytes(digest.digest()[:4], signed=True)
-            try:
-                connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-                connection.execute(sa.select(sa.func.pg_advisory_lock(_NAMED, number)))
-            except DBAPIError as error:
-                raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
-            try:
-                yield
-            finally:
-                connection.close()
-            return
-        folder = Path(f"{self.url}.locks")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with (folder / digest.hexdigest()[:32]).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with ExitStack() as ended:
+            if self.is_postgresql:
+                self._lock_number(int.from_bytes(digest.digest()[:4], signed=True), ended)
+            else:
+                self._lock_file(digest.hexdigest()[:32], ended)
             yield
+
+    def _lock_number(self, number: int, ended: ExitStack) -> None:
+        try:
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            ended.callback(connection.close)
+            connection.execute(sa.select(sa.func.pg_advisory_lock(_NAMED, number)))
+        except DBAPIError as error:
+            raise LedgerError(f"{_trouble(error)} ({self.shown}); nothing was released") from error
+
+    def _lock_file(self, name: str, ended: ExitStack) -> None:
+        if fcntl is None:
+            raise LedgerError("this system has no locks of files; use a database of PostgreSQL. Nothing was released")
+        folder = Path(f"{self.url}.locks")
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            fcntl.flock(ended.enter_context((folder / name).open("w")), fcntl.LOCK_EX)
+        except OSError as error:
+            raise LedgerError(
+                f"cannot lock a file in {folder}: {error.strerror}; let this user write there. Nothing was released"
+            ) from None
 
 
 def is_usable(connection: sa.Connection, table: sa.Table, *rights: str) -> bool:

@@ -91,13 +91,36 @@ class Ledger:
     """
 
     def __init__(self, url: str | os.PathLike[str], *, dataset: str | None = None, who: str | None = None) -> None:
-        self._store = Store.at(os.fspath(url))
+        self._open(Store.at(os.fspath(url)), dataset, who)
+
+    def _open(self, found: Store, dataset: str | None, who: str | None) -> None:
+        self._store = found
         self.url = self._store.url
         self.who = who if who is not None else _login_name()
         # The start of the chain is remembered: another ledger put in its place is noticed. So is the latest entry seen,
         # which an earlier copy of this ledger does not have.
         self.dataset, self._start, seen = self._store.find(dataset)
         self._seen = [seen]
+
+    @classmethod
+    def within(cls, database: Database, *, dataset: str, who: str) -> Ledger:
+        """A handle to a ledger in a database that somebody has opened, and writes as that one may write.
+
+        Parameters
+        ----------
+        database : Database
+        dataset, who : str
+            As for the handle itself.
+        """
+        made = cls.__new__(cls)
+        made._open(Store(database), dataset, who)
+        return made
+
+    def by(self, who: str) -> Ledger:
+        """This handle for somebody else's debits: what either of them sees, both remember."""
+        made = Ledger.__new__(Ledger)
+        made.__dict__.update(self.__dict__, who=who)
+        return made
 
     @classmethod
     def create(
@@ -237,11 +260,24 @@ class Ledger:
             head=book.head,
         )
 
-    def history(self) -> list[dict[str, Any]]:
-        """Every debit: time, who, purpose, its guarantee, whether it was delivered, and the share used after it."""
+    def history(self, *, count: int | None = None, before: int | None = None) -> list[dict[str, Any]]:
+        """Debits: time, who, purpose, guarantee, whether it was delivered, and the share used after it.
+
+        Parameters
+        ----------
+        count : int, optional
+            Only the newest so many; all of them if left out.
+        before : int, optional
+            The number of an entry: only debits before it, where ``count`` is given.
+        """
         with self._reading() as book:
-            entries, rule = book.entries, book.header.rule
-        delivered = {str(entry.content.get("debit")) for entry in entries if entry.kind == "delivered"}
+            rule = book.header.rule
+            if count is None:
+                debits = [entry for entry in book.entries if entry.kind == "debit"]
+                delivered = {str(entry.content.get("debit")) for entry in book.entries if entry.kind == "delivered"}
+            else:
+                debits = book.newest_debits(count, before)
+                delivered = {str(number) for number in book.delivered(debits)}
         return [
             {
                 "entry": entry.number,
@@ -253,8 +289,7 @@ class Ledger:
                 "head": entry.hash,
                 "used": rule.used(entry.totals),
             }
-            for entry in entries
-            if entry.kind == "debit"
+            for entry in debits
         ]
 
     def verify(self, head: str | None = None) -> str:

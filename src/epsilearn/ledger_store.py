@@ -24,7 +24,7 @@ from epsilearn.errors import InvalidInput, LedgerError, TamperedLedger
 from epsilearn.filters import Filter, Totals
 from epsilearn.plain_json import parse_json
 
-__all__ = ["Book", "Entry", "Header", "Mark", "Store"]
+__all__ = ["DELIVERIES", "Book", "Entry", "Header", "Mark", "Store"]
 
 _VERSION = 1
 
@@ -52,6 +52,15 @@ _entries = sa.Table(
     sa.Column("totals", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
+)
+# So that a page of debits finds its deliveries without reading what came after them.
+_is_delivery = _entries.c.kind == sa.literal_column("'delivered'")
+DELIVERIES = sa.Index(
+    "epsilearn_delivery",
+    _entries.c.dataset,
+    _entries.c.content,
+    sqlite_where=_is_delivery,
+    postgresql_where=_is_delivery,
 )
 # Derived, so that a balance reads no entry but the last: how many of the entries up to this one are debits. It is
 # written with its entry, in one transaction, and checked against the chain whenever it is used. Ledgers of earlier
@@ -238,6 +247,20 @@ class Book:
             return counted
         since = sa.and_(_entries.c.dataset == self.dataset, _entries.c.number > number, _entries.c.kind == "debit")
         return counted + int(self._connection.execute(sa.select(sa.func.count()).where(since)).scalar_one())
+
+    def newest_debits(self, count: int, before: int | None) -> list[Entry]:
+        """So many debits in their order: the newest, or those before an entry."""
+        mine = (_entries.c.dataset == self.dataset) & (_entries.c.kind == "debit")
+        query = _entries.select().where(mine).order_by(_entries.c.number.desc()).limit(count)
+        if before is not None:
+            query = query.where(_entries.c.number < before)
+        return [Entry.from_row(row) for row in reversed(self._connection.execute(query).all())]
+
+    def delivered(self, debits: list[Entry]) -> set[int]:
+        """Which of some debits were delivered: the notes of that say so word for word."""
+        notes = {_canonical({"debit": entry.number}): entry.number for entry in debits}
+        mine = (_entries.c.dataset == self.dataset) & _is_delivery & _entries.c.content.in_(notes)
+        return {notes[row.content] for row in self._connection.execute(sa.select(_entries.c.content).where(mine))}
 
     def _keep_count(self, count: Count) -> None:
         if not make_usable(self._connection, _counts):

@@ -73,13 +73,15 @@ def test_whoever_is_refused_waits_for_no_thread_that_answers(tmp_path):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x", timeout=60) as client:
             answers = [
                 await client.get("/healthz"),
+                await client.get("/metrics"),
+                await client.get("/openapi.json"),
                 await client.get("/api/me"),
                 await client.post("/api/releases/x/predict", json={"rows": [3]}, headers=good),
                 await client.get("/api/keys", headers=good),
             ]
         return [answer.status_code for answer in answers]
 
-    assert asyncio.run(asyncio.wait_for(calls(), 120)) == [200, 401, 422, 403]
+    assert asyncio.run(asyncio.wait_for(calls(), 120)) == [200, 200, 200, 401, 422, 403]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -114,6 +116,9 @@ def test_the_shape_is_that_of_the_parsed_text(seed):
         ({"rows": [{str(i): 1 for i in range(10_000)}]}, None),
         ({"rows": [{str(i): 1 for i in range(10_001)}]}, "members"),
         ({str(i): 1 for i in range(64)}, None), ({str(i): 1 for i in range(65)}, "members"),
+        ({"rows": [{str(i): 1 for i in range(100)}] * 1000}, None),
+        ({"rows": [{str(i): 1 for i in range(101)}] * 991}, "at most 100,000 in one request"),
+        ({"edges": list(range(2000))}, "a list has too many items: at most 1,000"),
         ([[1] * 600, [1] * 600], None), ({"a": [[3]]}, None), ({"a": [[[3]]]}, "deeply"),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.service.conftest import Deployment, prepare, registered
@@ -181,6 +182,25 @@ def test_a_key_may_call_so_often_and_wrong_keys_less(clinic, tmp_path):
         made.stop()
 
 
+def test_an_address_may_ask_so_often_for_what_needs_no_key(tmp_path):
+    """Too many looks at the page or the counters keep nobody from /healthz, nor any key from calling."""
+    made = Deployment(tmp_path, str(tmp_path / "state.db"), requests_per_minute=6)
+    key = made.key("analyst", "anna")
+    made.start()
+    try:
+        paths = ("/", "/openapi.json", "/metrics", "/nowhere")
+        found = [made.raw("GET", paths[i % 4])[:2] for i in range(300)]
+        assert {status for status, _ in found[:4]} == {200, 404}
+        refused = [headers for status, headers in found if status == 429]
+        assert refused
+        assert int(refused[0]["retry-after"]) >= 1
+        assert made.raw("GET", "/healthz")[0] == 200
+        assert made.raw("GET", "/api/me", key=key)[0] == 200
+        assert 429 in {made.raw("GET", "/healthz")[0] for _ in range(1000)}
+    finally:
+        made.stop()
+
+
 def test_buckets_fill_up_again(monkeypatch):
     moment = [0.0]
     monkeypatch.setattr("epsilearn.service.limits.time.monotonic", lambda: moment[0])
@@ -207,11 +227,12 @@ def test_names_and_times_of_keys_are_checked(tmp_path):
         keys.check("nonsense")
 
 
-def test_a_key_expires(tmp_path):
+def test_a_key_expires(tmp_path, monkeypatch):
     keys = Keys(opened_store(str(tmp_path / "state.db"), make=True))
-    text, _ = keys.create("analyst", "a", None, "tests", days=0.5 / 86400)
+    text, _ = keys.create("analyst", "a", None, "tests", days=1.0)
     assert keys.check(text).name == "a"
-    time.sleep(0.6)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="microseconds")
+    monkeypatch.setattr(store, "now", lambda: tomorrow)
     with pytest.raises(UnknownKey):
         keys.check(text)
 

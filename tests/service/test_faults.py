@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 from tests.service.conftest import LONGEST, TALKATIVE, Deployment, directions, points, prepare, registered, wait_until
 
-from epsilearn import Client, Ledger
+from epsilearn import Client, Guarantee, Ledger
 from epsilearn.client import ServerError
 from epsilearn.errors import EpsilearnError, StateError
+from epsilearn.mechanisms.session import JournalEntry
+from epsilearn.service import store
 from epsilearn.service.asker import Asker
 from epsilearn.service.kept import DatabaseSession
 from epsilearn.service.kinds import Live
 from epsilearn.service.lanes import Busy
+from epsilearn.service.pace import Pace
 from epsilearn.service.store import opened_store
 
 
@@ -260,9 +264,9 @@ def test_a_server_told_to_stop_finishes_what_it_is_opening(made):
 class Counting(Live):
     """Answers with the sum of a row when it is let go; notes how many were asked at once, and takes its time."""
 
-    def __init__(self, pause: float = 0.0, *, padded: bool = False, held: bool = False) -> None:
+    def __init__(self, pause: float = 0.0, *, held: bool = False) -> None:
         self.sizes: list[int] = []
-        self.pause, self.padded = pause, padded
+        self.pause = pause
         self.go = threading.Event()
         if not held:
             self.go.set()
@@ -280,7 +284,7 @@ class Counting(Live):
 
 def test_questions_that_wait_together_are_answered_together():
     live = Counting(held=True)
-    asker = Asker(live, 0.0)
+    asker = Asker(live, Pace(0.0))
     futures = [asker.ask(np.full((k, 2), float(k))) for k in range(1, 9)]
     live.go.set()
     for k, future in enumerate(futures, start=1):
@@ -291,7 +295,7 @@ def test_questions_that_wait_together_are_answered_together():
 
 def test_one_question_that_cannot_be_answered_takes_no_other_with_it():
     live = Counting(held=True)
-    asker = Asker(live, 0.0)
+    asker = Asker(live, Pace(0.0))
     first, bad, good = asker.ask(np.ones((1, 1))), asker.ask(-np.ones((1, 1))), asker.ask(np.ones((1, 1)))
     live.go.set()
     assert first.result(timeout=LONGEST)
@@ -304,9 +308,23 @@ def test_one_question_that_cannot_be_answered_takes_no_other_with_it():
     asker.close()
 
 
+def test_a_question_that_nobody_waits_for_any_more_is_not_asked():
+    live = Counting(held=True)
+    asker = Asker(live, Pace(0.0))
+    first = asker.ask(np.ones((1, 1)))
+    wait_until(lambda: live.sizes == [1], "the first question is taken up")
+    assert asker.ask(np.ones((2, 1))).cancel()
+    live.go.set()
+    assert first.result(timeout=LONGEST)
+    assert asker.ask(np.ones((4, 1))).result(timeout=LONGEST)
+    assert 2 not in live.sizes
+    assert sum(live.sizes) == 5
+    asker.close()
+
+
 def test_a_question_after_the_end_is_refused_and_those_before_are_answered():
     live = Counting(held=True)
-    asker = Asker(live, 0.0)
+    asker = Asker(live, Pace(0.0))
     waiting = asker.ask(np.ones((1, 1)))
     asker.close()
     live.go.set()
@@ -318,7 +336,7 @@ def test_a_question_after_the_end_is_refused_and_those_before_are_answered():
 def test_only_so_many_questions_may_wait(monkeypatch):
     monkeypatch.setattr("epsilearn.service.asker._MOST_WAITING", 3)
     live = Counting(held=True)
-    asker = Asker(live, 0.0)
+    asker = Asker(live, Pace(0.0))
     first = asker.ask(np.ones((1, 1)))
     wait_until(lambda: live.sizes == [1], "the first question is taken up")
     waiting = [asker.ask(np.ones((1, 1))) for _ in range(3)]
@@ -348,13 +366,60 @@ def test_nobody_waits_for_the_session_of_somebody_else(made, monkeypatch):
 def test_padded_answers_leave_at_multiples_of_the_pad():
     """Whatever path was taken, the time is a whole number of steps; the next question waits for the step's end too."""
     for pause, steps in ((0.0, 1), (0.12, 2)):
-        asker = Asker(Counting(pause, padded=True), 0.1)
+        asker = Asker(Counting(pause), Pace(0.1))
         start = time.monotonic()
         asker.ask(np.ones((1, 1))).result(timeout=LONGEST)
         assert time.monotonic() - start >= 0.1 * steps - 1e-3
         asker.ask(np.ones((1, 1))).result(timeout=LONGEST)
         assert time.monotonic() - start >= 0.2 * steps - 1e-3
         asker.close()
-    quick = Asker(Counting(), 1e6)
-    quick.ask(np.ones((1, 1))).result(timeout=LONGEST)
-    quick.close()
+
+
+def test_others_see_an_interactive_answer_no_sooner_than_it_leaves(made):
+    """What may still be asked changes at a step of the pad, not when the answer was found."""
+    made.limits["pad_seconds"] = 2.0
+    made.write_config()
+    holder = Client(made.url, made.key("holder", "ruth"), timeout=LONGEST)
+    made.start()
+    release = holder.open(registered(made, holder, "seen", "sphere"), "interactive", **TALKATIVE).id
+    holder.predict(release, ROUND[:1])
+
+    def left():
+        return json.loads(made.raw("GET", f"/api/releases/{release}", key=holder._key)[2])["left"]
+
+    for point in ROUND[1:4]:
+        before, start = left(), time.monotonic()
+        asking = threading.Thread(target=holder.predict, args=(release, [point]))
+        asking.start()
+        wait_until(lambda before=before: left() != before, "the answer is seen")
+        assert time.monotonic() - start >= 2.0
+        asking.join(timeout=LONGEST)
+
+
+def test_answers_are_neither_seen_nor_in_anybodys_way_while_they_wait_for_their_moment(empty_database):
+    database = opened_store(empty_database, make=True)
+    seen = []
+
+    def wait():
+        other = DatabaseSession(database, "one")
+        with database.transaction(write=True) as connection:
+            connection.execute(store.sessions.insert().values(session="two"))
+        seen.append((other.count(), other.changes))
+
+    session = DatabaseSession(database, "one", wait=wait)
+    with session.opening():
+        session.begin("a plan", [b"records"], Guarantee(1.0, 1e-6))
+        session.commit()
+    with session.writing():
+        session.add([JournalEntry(b"a point", 0.5, b"")], {0: (1, 1)})
+    assert seen == [(0, 0)]
+    assert session.count() == 1
+
+
+def test_answers_that_take_no_private_path_do_not_wait(made):
+    made.limits["pad_seconds"] = 10 * LONGEST
+    made.write_config()
+    holder = Client(made.url, made.key("holder", "ruth"), timeout=LONGEST)
+    made.start()
+    release = holder.open(registered(made, holder, "quick"), "process", target="died", epsilon=1.0, delta=1e-6).id
+    assert len(holder.predict(release, POOL[:2])) == 2

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import ExitStack
 
 import pytest
 import sqlalchemy as sa
-from tests.service.conftest import Deployment, prepare, registered, wait_until
+from tests.service.conftest import LONGEST, Deployment, prepare, registered, wait_until
 
-from epsilearn import Client
+from epsilearn import Client, Guarantee, Ledger
 from epsilearn.errors import LedgerError, StateError
 from epsilearn.service import store
-from epsilearn.service.fencing import fenced, only_server
+from epsilearn.service.configuration import Configuration
+from epsilearn.service.fencing import _taken_lock, _Watch, fenced, only_server
 from epsilearn.service.keys import Keys
+from epsilearn.service.parts import Parts
 from epsilearn.service.releases import OPENING, sweep
 from epsilearn.service.store import opened_store
 
@@ -52,6 +56,28 @@ def test_a_server_writes_until_another_has_begun(empty_database):
             assert len(connection.execute(store.keys.select()).all()) == 1
 
 
+def test_a_server_that_was_replaced_neither_debits_nor_logs(empty_database, tmp_path):
+    database = opened_store(empty_database, make=True)
+    with database.transaction(write=True) as connection:
+        Ledger.create_in(database, connection, dataset="d", epsilon=1.0, who="tests")
+    (tmp_path / "tables").mkdir()
+    configuration = Configuration.from_dict({"database": empty_database, "tables": "tables"}, tmp_path)
+    call = {"key": "k", "who": "w", "address": "", "method": "GET", "path": "/", "status": 200}
+    with only_server(database) as term:
+        here = Parts(configuration, term)
+        here.tables.ledger("d", "anna").debit(Guarantee.pure(0.1), "before")
+        here.log.write(call).result(LONGEST)
+        with database.transaction(write=True) as connection:
+            connection.execute(store.servers.update().values(term=term + 1))
+        with pytest.raises(LedgerError, match="another server has begun"):
+            here.tables.ledger("d", "anna").debit(Guarantee.pure(0.1), "after")
+        with pytest.raises(LedgerError, match="another server has begun"):
+            here.log.write(call).result(LONGEST)
+        assert here.tables.ledger("d", "").balance().debits == 1
+        assert len(here.log.listed(None, 10)) == 1
+        here.log.close()
+
+
 def test_terms_go_up_and_whoever_ends_says_so(empty_database):
     database = opened_store(empty_database, make=True)
     seen = []
@@ -63,7 +89,8 @@ def test_terms_go_up_and_whoever_ends_says_so(empty_database):
     assert seen == [1, 2, 3]
 
 
-def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_begins(postgres_url):
+def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_begins(postgres_url, monkeypatch):
+    monkeypatch.setattr("epsilearn.service.fencing._COME_BACK", LONGEST)
     database = opened_store(postgres_url, make=True)
     replaced = threading.Event()
     with only_server(database, replaced.set) as term:
@@ -79,6 +106,17 @@ def test_a_lock_whose_connection_is_cut_is_taken_again_before_another_server_beg
             write(mine)
         # What the first one is opening is still being opened: nobody has swept it up.
         assert not replaced.is_set()
+
+
+def test_a_connection_is_watched_whatever_its_number(postgres_url, monkeypatch):
+    database = opened_store(postgres_url, make=True)
+    monkeypatch.setattr("epsilearn.service.fencing._ASK", 1)
+    with ExitStack() as stack:
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        watch = _Watch(database, _taken_lock(database), print)
+        assert watch._holds()
+        watch.close()
 
 
 def test_a_server_that_cannot_take_its_lock_again_ends_and_writes_no_more(postgres_url):
@@ -109,7 +147,9 @@ def test_no_second_server_runs_beside_one_whose_connection_was_cut(postgres_url,
         dataset = registered(first, holder, "cut")
         release = holder.open(dataset, "process", wait=0, target="died", epsilon=1.0, delta=1e-6, kernel="rbf").id
         database = opened_store(postgres_url)
+        before = holders(database)
         cut(database)
+        wait_until(lambda: holders(database) not in ([], before), "the lock is held again")
         found = second.refused()
         assert (found.returncode, "another server is running" in found.stderr) == (1, True)
         wait_until(lambda: holder.release(release).status != OPENING, "the release is open")

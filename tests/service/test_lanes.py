@@ -13,7 +13,7 @@ from epsilearn.service.app import create
 from epsilearn.service.configuration import Configuration
 from epsilearn.service.keys import Keys
 from epsilearn.service.kinds import ModelKind
-from epsilearn.service.lanes import Busy, Lane
+from epsilearn.service.lanes import Busy, Lane, Shared
 from epsilearn.service.tables import Tables
 
 
@@ -51,6 +51,56 @@ def test_only_so_many_may_wait():
 
     asyncio.run(main())
     lane.close()
+
+
+def test_all_who_wait_for_the_same_share_one_look():
+    go, looks = threading.Event(), []
+
+    def look():
+        looks.append(go.wait(LONGEST))
+        return len(looks)
+
+    async def main():
+        shared = Shared(Lane("test", threads=1, waiting=0), look)
+        waiting = [asyncio.create_task(shared.get()) for _ in range(100)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()  # whoever came first gives up
+        go.set()
+        assert await asyncio.gather(*waiting[1:]) == [1] * 99
+        assert await shared.get() == 2
+
+    asyncio.run(main())
+
+
+def test_a_shared_result_is_good_for_a_while_and_an_error_for_nobody_else():
+    looks = []
+
+    def look():
+        looks.append(None)
+        if len(looks) == 1:
+            raise ZeroDivisionError
+        return len(looks)
+
+    async def main():
+        shared = Shared(Lane("test", threads=1), look, seconds=10 * LONGEST)
+        with pytest.raises(ZeroDivisionError):
+            await shared.get()
+        assert [await shared.get() for _ in range(3)] == [2, 2, 2]
+
+    asyncio.run(main())
+
+
+def test_a_hundred_who_look_at_once_are_told_that_the_server_is_well(tmp_path):
+    (tmp_path / "tables").mkdir()
+    app = create(Configuration.from_dict({"database": "state.db", "tables": "tables"}, tmp_path))
+
+    async def main():
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://x", timeout=LONGEST
+        ) as client:
+            return await asyncio.gather(*(client.get("/healthz") for _ in range(100)))
+
+    assert {answer.status_code for answer in asyncio.run(main())} == {200}
 
 
 def test_an_error_lets_the_next_one_in():

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from tests.service.conftest import Deployment, registered
+from tests.service.conftest import LONGEST, Deployment, registered
 
 from epsilearn import Ledger
 from epsilearn.database import Database
@@ -92,6 +92,24 @@ def test_counts_wait_for_a_database_that_is_away(place):
         connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO epsilearn_call_count"))
     log.close()
     assert [(row.status, row.calls) for row in rows(place, store.counted)] == [(401, 1)]
+
+
+def test_a_call_that_nobody_waits_for_any_more_stops_nothing(place):
+    log = CallLog(place)
+    with log._lock:  # what is done after the first call waits for this
+        log.write(call(ANNA, "/first", 200)).result(LONGEST)
+        assert log.write(call(ANNA, "/second", 200)).cancel()
+    log.write(call(ANNA, "/third", 200)).result(LONGEST)
+    assert [one["path"] for one in log.listed(None, 10)] == ["/third", "/second", "/first"]
+    log.close()
+
+
+def test_calls_are_written_down_whatever_goes_wrong_after_them(place, monkeypatch):
+    monkeypatch.setattr(CallLog, "_fold", lambda *_: 1 / 0)
+    log = CallLog(place)
+    for path in ("/first", "/second", "/third"):
+        log.write(call(ANNA, path, 200)).result(LONGEST)
+    log.close()
 
 
 def test_of_very_many_calls_the_oldest_are_counted_by_the_day(place):

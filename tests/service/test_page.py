@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.service.conftest import CANARY, Deployment, prepare
+from tests.service.conftest import CANARY, LONGEST, Deployment, prepare
 
 import epsilearn
 
@@ -193,8 +192,9 @@ def asks_for_predictions(anna, process, tmp_path):
     anna.find("predict-button").click()
     anna.find("prediction-value").wait_for()
     first = anna.find("prediction").inner_text()
-    anna.find("predict-button").click()
-    time.sleep(0.5)
+    with anna.page.expect_response(lambda answer: answer.url.endswith("/predict"), timeout=1000 * LONGEST) as again:
+        anna.find("predict-button").click()
+    again.value.finished()
     assert anna.find("prediction").inner_text() == first
     assert "Private answers about died" in anna.download("report.html", tmp_path)
     assert epsilearn.Guarantee.from_json(anna.download("guarantee.json", tmp_path)).epsilon == 1.0

@@ -238,7 +238,8 @@ def test_a_table_that_an_earlier_version_gave_two_budgets_is_read_for_the_first(
     with database.transaction(write=True) as connection:
         for statement in (
             "DROP INDEX epsilearn_one_file", "DROP INDEX epsilearn_one_digest", "DROP TABLE epsilearn_server",
-            "ALTER TABLE epsilearn_dataset DROP COLUMN same_as", "UPDATE epsilearn_service_version SET version = 1",
+            "ALTER TABLE epsilearn_dataset DROP COLUMN same_as", "ALTER TABLE epsilearn_release DROP COLUMN asked",
+            "ALTER TABLE epsilearn_session DROP COLUMN private", "UPDATE epsilearn_service_version SET version = 1",
         ):  # fmt: skip
             connection.execute(sa.text(statement))
         kept = connection.execute(sa.text("SELECT * FROM epsilearn_dataset")).mappings().one()

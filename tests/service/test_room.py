@@ -259,3 +259,21 @@ def test_a_server_takes_no_more_memory_for_sessions_than_it_was_told(clinic, tmp
         assert [holder.predict(release, points(20)) for release in releases] == first
     finally:
         made.stop()
+
+
+def test_a_release_whose_kernel_values_do_not_fit_is_refused_before_the_debit(clinic, tmp_path):
+    rows = 20_000
+    made = Deployment(tmp_path, str(tmp_path / "state.db"), memory_gib=(8 * rows**2 - 1) / 2**30)
+    prepare(made, clinic)
+    made.start()
+    try:
+        holder = Client(made.url, made.key("holder", "ruth"))
+        dataset = registered(made, holder, "square", "sphere")
+        settings = {"target": "label", "delta": 1e-6, "epsilon": 1.0}
+        for kind in ("process", "interactive"):
+            with pytest.raises(InvalidInput, match=r"memory_gib"):
+                holder.open(dataset, kind, kernel="rbf", **settings)
+        assert (holder.releases(dataset), holder.budget(dataset).debits) == ([], 0)
+        assert holder.open(dataset, "process", kernel="linear", **settings).status == "open"
+    finally:
+        made.stop()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.service.conftest import registered
+import sqlalchemy as sa
+from tests.service.conftest import Deployment, prepare, registered
 
+from epsilearn import Client
 from epsilearn.client import ServerError
 from epsilearn.database import Database
-from epsilearn.errors import InvalidInput, StateError
+from epsilearn.errors import BudgetExceeded, InvalidInput, StateError
 from epsilearn.service import store
 from epsilearn.service.leave import Leave, give_up_claims
 from epsilearn.service.messages import AskStatistic
@@ -44,6 +49,59 @@ def test_an_allowance_is_exact(holder, stays):
     with pytest.raises(ServerError, match="nothing was debited"):
         holder.statistic(release, "mean", "days", epsilon=0.9)
     holder.statistic(release, "mean", "days", epsilon=0.8)
+
+
+def test_a_question_that_the_ledger_refuses_takes_nothing_of_the_allowance(deployment, holder):
+    dataset = registered(deployment, holder, "refused", epsilon=1.0, delta=0.0)
+    release = holder.open(dataset, "statistics", epsilon=1.0).id
+    holder.open(dataset, "model", target="died", epsilon=0.5)
+    with pytest.raises(BudgetExceeded):
+        holder.statistic(release, "mean", "age", epsilon=0.7)
+    left = json.loads(deployment.raw("GET", f"/api/releases/{release}", key=holder._key)[2])["left"]
+    assert left == {"epsilon": 1.0}
+    holder.statistic(release, "mean", "age", epsilon=0.5)
+
+
+def test_how_much_was_asked_is_read_without_reading_the_questions(deployment, holder, stays):
+    release = holder.open(stays, "statistics", epsilon=1.0).id
+    for share in (0.1, 0.2, 0.3):
+        holder.statistic(release, "mean", "age", epsilon=share)
+    database = Database.at(deployment.database)
+    statements = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *words: statements.append(words[2]))
+    left = Leave(database, Tables(database, deployment.folder / "tables", 1e9)).left(release, 1.0)
+    assert left == 0.4
+    assert statements
+    assert not any("epsilearn_statistic" in statement for statement in statements)
+
+
+def test_an_older_copy_under_a_running_server_is_noticed(clinic, tmp_path):
+    """The whole budget is spent, and the copy that is put back knows nothing of it."""
+    made = Deployment(tmp_path, str(tmp_path / "state.db"))
+    prepare(made, clinic)
+    holder = Client(made.url, made.key("holder", "ruth"))
+    made.start()
+    try:
+        dataset = registered(made, holder, "older", epsilon=1.0, delta=0.0)
+        release = holder.open(dataset, "statistics", epsilon=1.0).id
+        copy = tmp_path / "copy.db"
+        with (
+            contextlib.closing(sqlite3.connect(made.database)) as here,
+            contextlib.closing(sqlite3.connect(copy)) as to,
+        ):
+            here.backup(to)
+        holder.statistic(release, "mean", "age", epsilon=1.0)
+        with (
+            contextlib.closing(sqlite3.connect(copy)) as older,
+            contextlib.closing(sqlite3.connect(made.database)) as to,
+        ):
+            older.backup(to)
+        with pytest.raises(ServerError, match="An earlier copy was put in its place"):
+            holder.statistic(release, "mean", "weight", epsilon=1.0)
+        with pytest.raises(ServerError, match="An earlier copy was put in its place"):
+            holder.budget(dataset)
+    finally:
+        made.stop()
 
 
 def test_one_question_is_one_however_it_is_spelt(holder, stays):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
+import struct
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from tests.service.conftest import Deployment, prepare
 
 from epsilearn import Guarantee
+from epsilearn.balls import exact
 from epsilearn.errors import InvalidInput, LedgerError, StateError
 from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.service import store
@@ -66,6 +69,41 @@ def test_an_upgrade_that_fails_changes_nothing(url):
         assert "colour" not in [c["name"] for c in sa.inspect(connection).get_columns("epsilearn_key")]
 
 
+def test_totals_that_version_2_did_not_keep_are_worked_out_once(url):
+    database = opened_store(url, make=True)
+    release = {"settings": "{}", "status": "open", "message": "", "facts": "{}", "created": "", "who": ""}
+    with database.transaction(write=True) as connection:
+        connection.execute(sa.text("ALTER TABLE epsilearn_release DROP COLUMN asked"))
+        connection.execute(sa.text("ALTER TABLE epsilearn_session DROP COLUMN private"))
+        connection.execute(sa.text("UPDATE epsilearn_service_version SET version = 2"))
+        row = {"name": "d", "file": "f", "digest": "", "public": "{}", "rows": 1, "created": "", "who": ""}
+        connection.execute(store.datasets.insert().values(**row))
+        for name, kind in (("leave", "statistics"), ("none", "statistics"), ("talk", "interactive"), ("p", "process")):
+            columns = {"id": name, "dataset": "d", "kind": kind, **release}
+            places = ", ".join(f":{column}" for column in columns)
+            connection.execute(
+                sa.text(f"INSERT INTO epsilearn_release ({', '.join(columns)}) VALUES ({places})"), columns
+            )
+        for number, epsilon in enumerate((0.1, 0.2, 0.7000000000000001)):
+            content = {"release": "leave", "question": str(number), "lost": number, "epsilon": epsilon, "answer": None}
+            connection.execute(store.statistics.insert().values(**content, created="", who=""))
+        for name in ("talk", "p"):
+            connection.execute(sa.text("INSERT INTO epsilearn_session (session) VALUES (:name)"), {"name": name})
+            for number, private in enumerate((True, False, True, True, False)):
+                detail, point = struct.pack("<?d", private, 0.5), bytes([number])
+                content = {"session": name, "number": number, "known": point, "point": point, "answer": 0.0}
+                connection.execute(store.answers.insert().values(**content, detail=detail))
+    again = opened_store(url)
+    assert version(again) == [3]
+    with again.transaction(write=False) as connection:
+        asked = dict(connection.execute(sa.select(store.releases.c.id, store.releases.c.asked)).all())
+    # Exactly what the doubles are that were asked for: more than one.
+    assert Fraction(asked.pop("leave")) == exact(0.1) + exact(0.2) + exact(0.7000000000000001)
+    assert asked == {"none": "0", "talk": "0", "p": "0"}
+    assert [DatabaseSession(again, name).private_count() for name in ("talk", "p")] == [3, 0]
+    assert DatabaseSession(again, "talk").count() == 5
+
+
 def test_servers_that_start_at_once_make_the_tables_once(url):
     failures, barrier = [], threading.Barrier(6)
 
@@ -94,6 +132,13 @@ def test_nothing_is_made_unasked(url, tmp_path):
 def test_only_its_owner_reads_the_file(tmp_path):
     opened_store(str(tmp_path / "state.db"), make=True)
     assert stat.S_IMODE((tmp_path / "state.db").stat().st_mode) == 0o600
+
+
+def test_locks_that_cannot_be_made_are_a_clear_error(tmp_path):
+    database = opened_store(str(tmp_path / "state.db"), make=True)
+    (tmp_path / "state.db.locks").write_text("not a folder")
+    with pytest.raises(LedgerError, match=r"cannot lock a file in .*state\.db\.locks"), database.lock("a session"):
+        pass
 
 
 def test_one_server_at_a_time(url):

@@ -76,10 +76,10 @@ def _summary(caller: Caller | None, release: Release) -> dict[str, Any]:
 
 def data_set_details(here: Parts, dataset: DataSet, caller: Caller | None = None) -> DataSetDetails:
     """Everything that is public about a data set."""
-    balance = here.tables.ledger(dataset.name, "").balance()
+    ledger = here.tables.ledger(dataset.name, "")
     return DataSetDetails(
-        name=dataset.name, rows=dataset.rows, balance=balance_of(balance), created=dataset.created, who=dataset.who,
-        columns=_columns(dataset.schema, None), spending=spent(here.database, dataset.name),
+        name=dataset.name, rows=dataset.rows, balance=balance_of(ledger.balance()), spending=spent(ledger),
+        created=dataset.created, who=dataset.who, columns=_columns(dataset.schema, None),
         releases=[ReleaseSummary(**_summary(caller, release)) for release in here.releases.of(dataset.name)],
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def get_spending(
     """What was spent on a data set: the newest debits, or those before an entry."""
     if not caller.may_see(name):
         raise NotFound(f"there is no data set {name!r}, or none that this key is for")
-    return SpendingPage(spending=spent(here.database, here.tables.get(name).name, before, count))
+    return SpendingPage(spending=spent(here.tables.ledger(here.tables.get(name).name, ""), before, count))
 
 
 @router.get("/releases/{release}")
@@ -182,7 +182,7 @@ def _asked(asker: Asker, asked: Points) -> Future[Told]:
 @router.post("/releases/{release}/statistic")
 async def ask_statistic(release: Id, asked: AskStatistic, caller: Analyst, here: Here) -> StatisticAnswer:
     """A private statistic of a column. It is debited, unless somebody has asked the same before."""
-    found, dataset = await asyncio.to_thread(_statistics_of, here, caller, release)
+    found, dataset = await run_in_threadpool(_statistics_of, here, caller, release)
     told = await here.lanes.statistics.run(
         found.id, here.releases.leave.ask, found.id, dataset, found.settings.epsilon, asked, caller.label
     )

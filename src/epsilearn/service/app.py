@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -21,6 +22,7 @@ from epsilearn.service.configuration import Configuration
 from epsilearn.service.connections import Connections, tls_context
 from epsilearn.service.faults import FAULTS, told
 from epsilearn.service.guard import Guard
+from epsilearn.service.lanes import Shared
 from epsilearn.service.parts import Parts
 
 __all__ = ["create"]
@@ -31,6 +33,7 @@ A trusted learner: it holds the rows, you ask, and one budget for each data set 
 Send your key as `Authorization: Bearer epsk_...`. A holder registers data sets, opens releases and makes keys; an
 analyst asks. Every error is `{"error": "..."}` and never depends on private rows.
 """
+_METRICS_SECONDS = 1.0  # for which what was counted is told again
 _PAGE_FILES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 
 
@@ -67,7 +70,7 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
 
     app = FastAPI(
         title="epsilearn", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None,
-        lifespan=lifespan, openapi_url="/openapi.json", separate_input_output_schemas=False,
+        lifespan=lifespan, openapi_url=None, separate_input_output_schemas=False,
         # A redirect would name whatever host the caller says this is.
         redirect_slashes=False,
     )  # fmt: skip
@@ -82,6 +85,7 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     app.include_router(analyst_routes.router)
     _add_page(app)
     _add_health(app, here)
+    _add_description(app)
     return app
 
 
@@ -123,17 +127,30 @@ def _file(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
 
 
 def _add_health(app: FastAPI, here: Parts) -> None:
-    @app.get("/healthz", tags=["watching"], responses={503: FAULTS[503]})
-    async def healthz() -> dict[str, str]:
-        """Whether the server can answer: its database is there, and of its version."""
-        await here.lanes.watching.run("", look)
-        return {"status": "ok", "version": __version__}
-
     def look() -> None:
         with here.database.transaction(write=False) as connection:
             connection.execute(store.keys.select().limit(1))
 
+    health = Shared(here.lanes.watching, look)
+    counters = Shared(here.lanes.counting, here.metrics.text, _METRICS_SECONDS)
+
+    @app.get("/healthz", tags=["watching"], responses={503: FAULTS[503]})
+    async def healthz() -> dict[str, str]:
+        """Whether the server can answer: its database is there, and of its version."""
+        await health.get()
+        return {"status": "ok", "version": __version__}
+
     @app.get("/metrics", tags=["watching"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-    def metrics() -> Response:
-        """Counters for Prometheus: calls and answers, without names."""
-        return Response(here.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics() -> Response:
+        """Counters for Prometheus, at most a second old: calls and answers, without names."""
+        return Response(await counters.get(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_description(app: FastAPI) -> None:
+    # Written once: the framework would write it anew for everybody who asks.
+    text = json.dumps(app.openapi(), ensure_ascii=False).encode()
+
+    async def description(_request: Request) -> Response:
+        return Response(text, media_type="application/json")
+
+    app.add_route("/openapi.json", description, include_in_schema=False)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +14,7 @@ from scipy import sparse
 from epsilearn.errors import EpsilearnError, StateError
 from epsilearn.service.kinds import Live
 from epsilearn.service.lanes import Busy
+from epsilearn.service.pace import Pace
 
 __all__ = ["Asker", "Told"]
 
@@ -40,21 +39,20 @@ class _Waiting:
 class Asker:
     """A queue before a live release.
 
-    Where the path to an answer depends on private values, answers leave only at multiples of ``pad`` seconds after the
-    thread took the questions up, and the next ones wait until then: neither an answer's own time nor how long the
-    others waited says more than a number of such steps.
+    Where the path to an answer depends on private values, answers are written down and leave only at steps of a pace
+    that begins when the thread takes the questions up, and the next ones wait until then: neither an answer's own time,
+    nor when others see that it was given, nor how long they waited says more than a number of such steps.
 
     Parameters
     ----------
     live : Live
         What is asked.
-    pad : float
-        Seconds.
+    pace : Pace
+        The one that its journal goes by as well.
     """
 
-    def __init__(self, live: Live, pad: float) -> None:
-        self.live = live
-        self._pad = pad if live.padded else 0.0
+    def __init__(self, live: Live, pace: Pace) -> None:
+        self.live, self._pace = live, pace
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._lock, self._closed = threading.Lock(), False
         threading.Thread(target=self._work, name="epsilearn-asker", daemon=True).start()
@@ -78,12 +76,14 @@ class Asker:
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:
-            batch = self._together(first)
-            start = time.monotonic()
+            # What nobody waits for any more is not asked.
+            batch = [waiting for waiting in self._together(first) if waiting.done.set_running_or_notify_cancel()]
+            if not batch:
+                continue
+            self._pace.begin()
             results = self._results(batch)
-            if self._pad:
-                steps = math.ceil((time.monotonic() - start) / self._pad)
-                time.sleep(max(0.0, start + steps * self._pad - time.monotonic()))
+            # Answers that were written down have waited already; what was not, errors too, waits here.
+            self._pace.wait()
             for waiting, result in zip(batch, results, strict=True):
                 if isinstance(result, BaseException):
                     waiting.done.set_exception(result)
@@ -106,6 +106,7 @@ class Asker:
         return batch
 
     def _results(self, batch: list[_Waiting]) -> list[Told | BaseException]:
+        self._pace.work()
         try:
             answers = self.live.answers(_stacked([waiting.X for waiting in batch]))
             left = self.live.left()

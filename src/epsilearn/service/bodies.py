@@ -24,6 +24,7 @@ __all__ = ["CheckedRoute", "first_fault", "prepare", "shape_fault"]
 
 _DEEPEST = 3  # an object, a list in it, an object in that
 _OUTER_MEMBERS, _INNER_MEMBERS, _LIST_ITEMS = 64, 10_000, 1000
+_VALUES_PER_ROW = 100  # on average: what a parser makes of them keeps all other threads waiting
 _MOST_FAULTS = 100  # beyond which they are not looked at one by one
 _LONG = 100_000  # bytes
 
@@ -33,10 +34,10 @@ _long = ThreadPoolExecutor(1, thread_name_prefix="epsilearn-long-bodies")
 
 
 @compiled
-def _shape(body: Any, deepest: int, items: int, outer: int, inner: int) -> int:
-    """0 if nothing is too long, else 1: too deep, 2: a list too long, 3: an object of too many members."""
+def _shape(body: Any, deepest: int, items: int, outer: int, inner: int, values: int) -> int:
+    """0 if nothing is too long, else 1: too deep, 2: a list too long, 3: too many members, 4: too much altogether."""
     counts, lists = np.zeros(deepest + 1, np.int64), np.zeros(deepest + 1, np.bool_)
-    depth, quoted, escaped = 0, False, False
+    depth, quoted, escaped, total = 0, False, False, 1
     for letter in body:
         if quoted:
             if escaped:
@@ -60,7 +61,8 @@ def _shape(body: Any, deepest: int, items: int, outer: int, inner: int) -> int:
                 return 2
             if depth > 0 and not lists[depth] and counts[depth] > (outer if depth == 1 else inner):
                 return 3
-    return 0
+            total += 1
+    return 4 if total > values else 0
 
 
 def shape_fault(body: bytes, rows: int) -> str | None:
@@ -71,7 +73,7 @@ def shape_fault(body: bytes, rows: int) -> str | None:
     body : bytes
         What was sent.
     rows : int
-        How many items a list may have at most.
+        How many items a list may have at most, and a hundredth of how many values there may be; at least 1,000.
 
     Examples
     --------
@@ -80,14 +82,16 @@ def shape_fault(body: bytes, rows: int) -> str | None:
     >>> shape_fault(b"[1, 2, 3]" * 1000, 2000) is None
     True
     >>> shape_fault(b'{"rows": [1' + b", 1" * 2000 + b"]}", 1000)
-    'a list is too long: at most 1,000 rows can be asked about at once'
+    'a list has too many items: at most 1,000'
     """
     items = max(rows, _LIST_ITEMS)
-    found = _shape(np.frombuffer(body, np.uint8), _DEEPEST, items, _OUTER_MEMBERS, _INNER_MEMBERS)
+    values = items * _VALUES_PER_ROW
+    found = _shape(np.frombuffer(body, np.uint8), _DEEPEST, items, _OUTER_MEMBERS, _INNER_MEMBERS, values)
     faults = {
         1: "something is nested too deeply: a value is a text, a number, true, false or null",
-        2: f"a list is too long: at most {items:,} rows can be asked about at once",
+        2: f"a list has too many items: at most {items:,}",
         3: f"an object has too many members: at most {_INNER_MEMBERS:,}, and {_OUTER_MEMBERS} the outermost",
+        4: f"there are too many values: at most {values:,} in one request; ask about fewer rows at once",
     }
     return faults.get(found)
 

@@ -28,7 +28,8 @@ class Callers:
     ----------
     keys : Keys
     per_minute : float
-        How many calls a key may make in this process; an address with wrong keys a tenth of that.
+        How many calls a key may make in this process; an address with wrong keys a tenth of that, and as many of what
+        needs no key. /healthz has ten times that for itself: whoever watches must not be kept out by whoever looks.
     at_once : int
         How many calls of a key may be in hand in this process.
     """
@@ -36,6 +37,13 @@ class Callers:
     def __init__(self, keys: Keys, per_minute: float, at_once: int) -> None:
         self._keys, self._places = keys, Places(at_once)
         self._calls, self._wrong = Buckets(per_minute), Buckets(max(1.0, per_minute / 10))
+        self._open, self._health = Buckets(per_minute), Buckets(10 * per_minute)
+
+    def check_address(self, path: str, address: str) -> None:
+        """Refuse an address that asks too often for what needs no key."""
+        wait = (self._health if path == "/healthz" else self._open).take(address)
+        if wait > 0:
+            raise TooOften(wait)
 
     def check_form(self, authorization: str, address: str) -> None:
         """Refuse what is no key at all, at once and without the database."""

@@ -25,24 +25,27 @@ class Limits:
     body_bytes : int
         How long the body of a request may be.
     requests_per_minute : int
-        How many calls a key may make; an address that gives wrong keys may try a tenth as often. Counted by each
-        worker, for its share: a connection that stays with one of several gets no more than that.
+        How many calls a key may make; an address that gives wrong keys may try a tenth as often, and ask as often for
+        what needs no key (ten times as often for /healthz). Counted by each worker, for its share: a connection that
+        stays with one of several gets no more than that.
     pad_seconds : float
         Answers of interactive sessions leave at multiples of this, so that time does not tell where they came from.
     memory_gib : float
-        How much memory one table may take, encoded.
+        How much memory one table may take, encoded, and the kernel values between its rows while it is opened.
     sessions_gib : float
         How much memory the noise of all live sessions may take together, in each worker: a session's grows with the
         square of the points asked. Who was asked longest ago lets go of it first.
     calls_at_once : int
-        How many calls of one key a worker has in hand at a time; more are told to come back.
+        How many calls of one key a worker has in hand at a time, answers that were not taken yet included; more are
+        told to come back.
     connections : int
         How many connections a worker keeps open; at most half of the files that it may open. One more takes the place
         of the one that has waited longest for its first request, or else of one that is idle.
     header_seconds : float
         In which a connection must be encrypted, if it is to be, and the header of a request be complete.
     body_seconds : float
-        In which the body of a request must be complete, and in which somebody must take some of a long answer.
+        In which the body of a request must be complete, and after which somebody who takes a long answer must have
+        taken 10 kB a second.
     keep_alive_seconds : float
         After which a connection without a request is closed.
     log_calls : int

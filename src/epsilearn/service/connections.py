@@ -13,18 +13,20 @@ import re
 import resource
 import ssl
 from collections import OrderedDict
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from epsilearn.errors import InvalidInput
 from epsilearn.service.configuration import Configuration, Limits
+from epsilearn.service.guard import TAKEN
 from epsilearn.service.metrics import Metrics
 
 __all__ = ["Connection", "Connections", "backlog", "tls_context"]
 
 _LONGEST_HEADER = 16 * 1024
+_LEAST_RATE = 10_000  # bytes of an answer that must be taken in a second
 _LAST_WORDS_SECONDS = 5.0  # for taking a refusal before the connection is gone
 # Who gives way first: whoever never had a request answered, then the idle, then those who do not take their answer.
 _STRANGER, _IDLE, _TAKING = range(3)
@@ -34,8 +36,8 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _MOST_FILES = 2**16
 
 
-def _files() -> int:
-    """How many files, connections among them, this process may open; as many as it is allowed to ask for."""
+def _allowed_files() -> int:
+    """Ask for as many files, connections among them, as this process is allowed to; how many it may open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -43,9 +45,12 @@ def _files() -> int:
     return wanted if soft == resource.RLIM_INFINITY else max(soft, wanted)
 
 
-def backlog() -> int:
-    """How many connections may wait to be taken up: they are taken up all at once, before any other gives way."""
-    return max(8, min(2048, _files() // 8))
+def backlog(connections: int) -> int:
+    """How many connections may wait to be taken up: they are taken up all at once, before any of them is read.
+
+    Fewer than may be kept, or new ones would take the place of others whose request has come and was not read yet.
+    """
+    return max(8, min(connections // 2, _allowed_files() // 8))
 
 
 def tls_context(configuration: Configuration) -> ssl.SSLContext | None:
@@ -78,7 +83,7 @@ class Connections:
 
     def __init__(self, limits: Limits, tls: ssl.SSLContext | None, metrics: Metrics) -> None:
         self.limits, self.tls, self.metrics = limits, tls, metrics
-        self.most = min(limits.connections, _files() // 2)
+        self.most = min(limits.connections, _allowed_files() // 2)
         self._ranks: dict[Connection, int | None] = {}
         self._waiting: tuple[OrderedDict[Connection, None], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
 
@@ -189,6 +194,7 @@ class Connection(H11Protocol):
             self._abort()
         else:
             super().shutdown()
+            self._look()
 
     def cut(self, why: str) -> None:
         """End it at once."""
@@ -216,6 +222,9 @@ class Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
+        if self.scope is not None:
+            # Whoever answers can wait until the answer was taken, but for a few kilobytes.
+            cast(Any, self.scope)[TAKEN] = self.flow.drain
         self._look()
 
     def on_response_complete(self) -> None:
@@ -242,11 +251,11 @@ class Connection(H11Protocol):
             return
         self._state, self._unasked = state, 0
         limits, rank = self._limits, _IDLE if self._answered else _STRANGER
-        if closing:
-            self._wait(_TAKING, _LAST_WORDS_SECONDS)
-        elif untaken:
+        if untaken:
             self._untaken = self.transport.get_write_buffer_size()
             self._wait(_TAKING, limits.body_seconds)
+        elif closing:
+            self._wait(_TAKING, _LAST_WORDS_SECONDS)
         elif self.conn.their_state is h11.IDLE:
             self._wait(rank, limits.header_seconds + (limits.keep_alive_seconds if self.cycle is not None else 0))
         elif self.conn.their_state is h11.SEND_BODY:
@@ -265,8 +274,9 @@ class Connection(H11Protocol):
 
     def _late(self) -> None:
         _, theirs, closing, untaken = self._state
-        if untaken and not closing and self.transport.get_write_buffer_size() < self._untaken:
-            self._untaken = self.transport.get_write_buffer_size()
+        taken = self._untaken - self.transport.get_write_buffer_size() if untaken else 0
+        if untaken and taken >= _LEAST_RATE * self._limits.body_seconds:
+            self._untaken -= taken
             self._expect(self._limits.body_seconds)
         elif self.transport is None:
             self.cut("handshake")

@@ -6,7 +6,7 @@ import logging
 import traceback
 from typing import Any
 
-from epsilearn.errors import BudgetExceeded, InvalidInput, LedgerError, StateError
+from epsilearn.errors import BudgetExceeded, InvalidInput, LedgerError, StateError, TamperedLedger
 from epsilearn.service.callers import Forbidden, TooOften
 from epsilearn.service.keys import UnknownKey
 from epsilearn.service.lanes import Busy
@@ -52,6 +52,8 @@ def told(error: BaseException) -> tuple[int, str, dict[str, str]]:
         return status, str(error), {"Retry-After": str(max(1, round(error.wait)))}
     if status == 503:
         complain(error)
+        if isinstance(error, TamperedLedger):
+            return status, str(error), {}
         return status, "the server's database is out of reach", {}
     if status == 500:
         complain(error)

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -64,8 +64,7 @@ def only_server(database: Database, replaced: Callable[[], None] | None = None) 
     if not _ended(database):
         # The last one did not end by itself. If it has only lost its connection it takes its lock again now.
         lock.close()
-        time.sleep(_COME_BACK)
-        lock = _taken_lock(database)
+        lock = _left_alone(database)
     watch = _Watch(database, lock, replaced or _stop)
     try:
         yield from _served(database, watch)
@@ -123,13 +122,24 @@ def _taken_lock(database: Database) -> sa.Connection:
     return lock
 
 
+def _left_alone(database: Database) -> sa.Connection:
+    """The lock, if nobody comes back for it in time."""
+    end = time.monotonic() + _COME_BACK
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        _taken_lock(database).close()
+    return _taken_lock(database)
+
+
 def _try_lock(database: Database) -> sa.Connection | None:
     """A connection that holds the lock until it ends."""
-    connection = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-    if connection.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar():
+    with ExitStack() as ended:
+        connection = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        ended.callback(connection.close)
+        if not connection.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar():
+            return None
+        ended.pop_all()
         return connection
-    connection.close()
-    return None
 
 
 def _stop() -> None:
@@ -166,8 +176,10 @@ class _Watch:
         try:
             wire = self._lock.connection.driver_connection
             assert wire is not None
+            heard = select.poll()  # whatever the number of the file is: select knows those below 1024 alone
+            heard.register(wire.fileno(), select.POLLIN)
             for _ in range(_ASK):
-                if self._closed.is_set() or select.select([wire.fileno()], [], [], _LOOK)[0]:
+                if self._closed.is_set() or heard.poll(1000 * _LOOK):
                     break
             self._lock.execute(sa.select(1))
         except Exception:  # whichever library finds out first

@@ -18,7 +18,9 @@ from epsilearn.service.keys import Caller
 from epsilearn.service.metrics import Metrics
 from epsilearn.service.record import CallLog
 
-__all__ = ["Guard"]
+__all__ = ["TAKEN", "Guard"]
+
+TAKEN = "epsilearn.taken"  # where a connection says how to wait until its answer was taken
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -73,6 +75,8 @@ class Guard:
         try:
             if exchange.is_call:
                 scope["epsilearn"] = exchange.caller = await self._admitted(scope)
+            else:
+                self._callers.check_address(scope["path"], _address(scope))
             await self._app(scope, exchange.receive, exchange.send)
         except TooOften as error:
             exchange.caller = error.caller
@@ -82,10 +86,18 @@ class Guard:
         except Exception as error:
             await exchange.refuse(*told(error))
         finally:
-            if "epsilearn" in scope:
-                self._callers.leave(scope["epsilearn"])
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(route, scope["method"], exchange.status, time.monotonic() - start)
+            if "epsilearn" in scope:
+                await self._leave(scope)
+
+    async def _leave(self, scope: Scope) -> None:
+        """Give the caller's place back when the answer has been taken: until then it is in our memory."""
+        try:
+            if TAKEN in scope:
+                await scope[TAKEN]()
+        finally:
+            self._callers.leave(scope["epsilearn"])
 
     async def _admitted(self, scope: Scope) -> Caller:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
@@ -143,8 +155,8 @@ class _Exchange:
             "key": self.caller.key,
             "who": self.caller.name,
             "address": _address(self._scope),
-            "method": _printable(self._scope["method"])[:_LONGEST_METHOD],
-            "path": _printable(self._scope["path"]),
+            "method": _printable(self._scope["method"], _LONGEST_METHOD),
+            "path": _printable(self._scope["path"], _LONGEST_PATH),
             "status": self.status,
         }
         try:
@@ -176,5 +188,5 @@ def _address(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _printable(path: str) -> str:
-    return as_line(path)[:_LONGEST_PATH]
+def _printable(text: str, longest: int) -> str:
+    return as_line(text[:longest])

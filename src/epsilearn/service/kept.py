@@ -39,12 +39,24 @@ class DatabaseSession(SessionStore):
         Whether it was opened and paid for earlier: then it must be there.
     reserve : callable, optional
         Told how many bytes the session will hold in memory; raises if they are too many.
+    private : callable, optional
+        Whether an answer came from the private model: such are counted.
+    wait : callable, optional
+        Waits until answers that were found may be written down, which others can see: see `epsilearn.service.pace`.
     """
 
     def __init__(
-        self, database: Database, name: str, *, begun: bool = False, reserve: Callable[[int], None] | None = None
+        self,
+        database: Database,
+        name: str,
+        *,
+        begun: bool = False,
+        reserve: Callable[[int], None] | None = None,
+        private: Callable[[JournalEntry], bool] | None = None,
+        wait: Callable[[], None] | None = None,
     ) -> None:
-        self.name, self._begun, self._reserve = name, begun, reserve
+        self.name, self._begun = name, begun
+        self._reserve, self._private, self._wait = reserve, private, wait
         self._database = database
         self._version: int | None = None  # of the session as its writer knows it
         self._pending: dict[str, bytes] = {}
@@ -109,9 +121,17 @@ class DatabaseSession(SessionStore):
         with self._database.transaction(write=False) as connection:
             return self._count(connection)
 
+    def private_count(self) -> int:
+        """How many answers came from the private model."""
+        mine = sa.select(store.sessions.c.private).where(store.sessions.c.session == self.name)
+        with self._database.transaction(write=False) as connection:
+            return int(connection.execute(mine).scalar() or 0)
+
     def _count(self, connection: sa.Connection) -> int:
-        mine = sa.select(sa.func.count()).where(store.answers.c.session == self.name)
-        return int(connection.execute(mine).scalar() or 0)
+        # They are numbered from 0 on, and none is ever removed.
+        last = sa.select(sa.func.max(store.answers.c.number)).where(store.answers.c.session == self.name)
+        found = connection.execute(last).scalar()
+        return 0 if found is None else int(found) + 1
 
     def entries(self, start: int, count: int | None = None) -> list[JournalEntry]:
         table = store.answers
@@ -128,11 +148,16 @@ class DatabaseSession(SessionStore):
 
     def add(self, entries: Sequence[JournalEntry], digits: dict[int, tuple[int, int]]) -> None:
         assert self._version is not None, "only inside `writing`"
+        if self._wait is not None:
+            # Before the transaction: everybody sees how many answers there are, and that SQLite's one writer writes.
+            self._wait()
         with self._database.transaction(write=True) as connection:
             self._check_version(connection)
             start = self._count(connection)
             if entries:
                 connection.execute(store.answers.insert(), [self._row(start + i, e) for i, e in enumerate(entries)])
+            if self._private is not None:
+                self._count_private(connection, sum(map(self._private, entries)))
             if digits:
                 self._write_digits(connection, digits)
             changed = store.values.update().where(store.values.c.session == self.name, store.values.c.name == "changes")
@@ -144,6 +169,10 @@ class DatabaseSession(SessionStore):
         connection.execute(sa.select(store.sessions).where(store.sessions.c.session == self.name).with_for_update())
         if int(self._value(connection, "changes") or -1) != self._version:
             raise StateError("another process has answered in this session at the same time; nothing was. Ask again")
+
+    def _count_private(self, connection: sa.Connection, more: int) -> None:
+        private, mine = store.sessions.c.private, store.sessions.c.session == self.name
+        connection.execute(store.sessions.update().where(mine).values(private=private + more))
 
     def _row(self, number: int, entry: JournalEntry) -> dict[str, object]:
         known = hashlib.sha256(entry.code).digest()

@@ -27,6 +27,7 @@ from epsilearn.kernel.erm import MOST_GRAM_ROWS
 from epsilearn.kernel.interactive_sessions import PRIVATE_MODEL
 from epsilearn.kernel.kept_session import was_private
 from epsilearn.ledger import Held
+from epsilearn.mechanisms.session import JournalEntry
 from epsilearn.model_file import model_from_json
 from epsilearn.quiet import quietly
 from epsilearn.release_folder import foresee, release_texts
@@ -62,9 +63,6 @@ class Stored:
 
 class Live(ABC):
     """A release in this process, ready to be asked. One thread at a time asks it."""
-
-    #: Whether the path to an answer depends on private values, so that its time must not tell.
-    padded = False
 
     def __init__(self, schema: Schema, target: str) -> None:
         self.schema, self.target = schema, target
@@ -102,6 +100,11 @@ class Kind(ABC):
         As they were asked for.
     """
 
+    #: Whether the path to an answer depends on private values, so that its time must not tell.
+    padded = False
+    #: Tells which answers came from the private model, where not all do.
+    private: Callable[[JournalEntry], bool] | None = None
+
     def __init__(self, dataset: DataSet, settings: Any) -> None:
         self.dataset, self.settings = dataset, settings
         self._check()
@@ -116,6 +119,10 @@ class Kind(ABC):
 
     def points(self) -> int:
         """At how many points noise can ever be drawn, where it is drawn as questions come."""
+        return 0
+
+    def memory(self) -> int:
+        """Bytes that opening takes beside the rows, where they are many."""
         return 0
 
     @abstractmethod
@@ -150,6 +157,10 @@ class _Learner(Kind):
             )
         if column.categories is not None and len(column.categories) != 2:
             raise InvalidInput("questions are about numbers or two classes; open a logistic or landmark model for more")
+
+    def memory(self) -> int:
+        # All values of a kernel without a finite feature map; others are opened by their features.
+        return 8 * self.dataset.rows**2 if self.settings.kernel == "rbf" else 0
 
     def _options(self) -> dict[str, Any]:
         schema, settings = self.dataset.schema, self.settings
@@ -253,6 +264,8 @@ class InteractiveKind(_Learner):
 
     settings: Interactive
     name = "interactive session"
+    padded = True
+    private = staticmethod(was_private)
 
     def _estimator(self, **options: Any) -> InteractiveLearner:
         return InteractiveLearner(questions=self.settings.questions, failure=self.settings.failure, **options)
@@ -271,14 +284,12 @@ class InteractiveKind(_Learner):
         return _LiveInteractive(self, self._fitted(tables, stored.session, None), stored)
 
     def left(self, stored: Stored) -> dict[str, float | None]:
-        entries = stored.session.entries(0)
-        updates = stored.facts["updates"] - sum(was_private(entry) for entry in entries)
-        return {"questions": self.settings.questions - len(entries), "updates": updates}
+        session = stored.session
+        updates = stored.facts["updates"] - session.private_count()
+        return {"questions": self.settings.questions - session.count(), "updates": updates}
 
 
 class _LiveInteractive(_LiveSession):
-    padded = True
-
     def answers(self, X: Any) -> list[dict[str, Any]]:
         found = self._fitted.ask(self._kind._points(X))
         told = self._told(np.array([answer.value for answer in found]))

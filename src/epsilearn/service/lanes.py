@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from epsilearn.errors import EpsilearnError
 
-__all__ = ["Busy", "Lane", "Lanes"]
+__all__ = ["Busy", "Lane", "Lanes", "Shared"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,6 +83,51 @@ class Lane:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+class Shared(Generic[T]):
+    """One piece of work for all who wait for the same, and for those who come soon after: however many ask, it is done
+    once at a time.
+
+    Parameters
+    ----------
+    lane : Lane
+        Where it is done.
+    work : callable
+        Its result goes to everybody; an error goes to those who wait for it, and is not kept.
+    seconds : float
+        For how long a result is good.
+
+    Examples
+    --------
+    >>> shared = Shared(Lane("names", threads=1), lambda: object())
+    >>> async def together():
+    ...     return await asyncio.gather(*(shared.get() for _ in range(3)))
+    >>> len(set(asyncio.run(together())))
+    1
+    """
+
+    def __init__(self, lane: Lane, work: Callable[[], T], seconds: float = 0.0) -> None:
+        self._lane, self._work, self._seconds = lane, work, seconds
+        self._task: asyncio.Task[T] | None = None
+        self._until = 0.0
+
+    async def get(self) -> T:
+        """What the work returned, a moment ago at the earliest."""
+        task = self._task
+        if task is None or (task.done() and (time.monotonic() >= self._until or _failed(task))):
+            task = self._task = asyncio.create_task(self._lane.run("", self._work))
+            task.add_done_callback(self._ended)
+        # Whoever gives up does not take the others' result away.
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._until = time.monotonic() + self._seconds
+        _failed(task)  # an error that nobody waited for is nobody's
+
+
+def _failed(task: asyncio.Task[T]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
 class Lanes:
     """Those of one process: nobody waits for another kind of work than their own."""
 
@@ -91,6 +137,7 @@ class Lanes:
         self.opening = Lane("open", threads=2)  # bills, and what is checked before a release is opened
         self.loading = Lane("load", threads=2)  # releases that this process has not been asked about before
         self.watching = Lane("watch", threads=1)
+        self.counting = Lane("count", threads=1)
 
     def close(self) -> None:
         for lane in vars(self).values():

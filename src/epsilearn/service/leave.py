@@ -83,7 +83,7 @@ class Leave:
                 content = shown(released, bins)
                 self._store(claim, json.dumps(content))
             except BaseException:
-                self._abandon(claim, debited=held.debited)
+                self._abandon(release, claim, debited=held.debited)
                 raise
             held.arrived()
             return Statistic(content, False, self.left(release, allowed))
@@ -91,27 +91,25 @@ class Leave:
     def left(self, release: str, allowed: float) -> float:
         """How much epsilon may still be asked for."""
         with self._database.transaction(write=False) as connection:
+            found = connection.execute(sa.select(store.releases.c.asked).where(store.releases.c.id == release))
             # Rounded down: nobody is told of more than there is.
-            return decimal_down(max(self._left(connection, release, allowed), Fraction(0)))
-
-    @staticmethod
-    def _left(connection: sa.Connection, release: str, allowed: float) -> Fraction:
-        spent = connection.execute(sa.select(store.statistics.c.epsilon).where(store.statistics.c.release == release))
-        return exact(allowed) - sum((exact(row.epsilon) for row in spent), Fraction(0))
+            return decimal_down(max(exact(allowed) - Fraction(found.scalar_one()), Fraction(0)))
 
     def _claimed(self, release: str, question: str, allowed: float, epsilon: float, who: str) -> str | int:
         """The answer, if there is one; otherwise the number of a claim: the question is this process's to answer."""
         end = time.monotonic() + _PATIENCE
         while True:
             with self._database.transaction(write=True) as connection:
+                asked = self._locked(connection, release)
                 found = self._look(connection, release, question)
                 if found is None:
-                    left = self._left(connection, release, allowed)
+                    left = exact(allowed) - asked
                     if exact(epsilon) > left:
                         raise Taken(
                             f"this release allows epsilon = {decimal_down(max(left, Fraction(0))):g} more for "
                             f"statistics, and this one asks for {epsilon:g}; nothing was debited"
                         )
+                    self._count(connection, release, asked + exact(epsilon))
                     content = {"release": release, "question": question, "lost": 0, "epsilon": epsilon}
                     made = connection.execute(
                         store.statistics.insert().values(**content, answer=None, created=store.now(), who=who)
@@ -124,14 +122,24 @@ class Leave:
             time.sleep(0.1)
 
     @staticmethod
+    def _locked(connection: sa.Connection, release: str) -> Fraction:
+        """What was asked for so far; questions of one release wait for each other here, in any process."""
+        table = store.releases
+        query = sa.select(table.c.status, table.c.asked).where(table.c.id == release).with_for_update()
+        found = connection.execute(query).one()
+        if found.status != "open":
+            raise Taken(f"this release is {found.status}: it takes no questions")
+        return Fraction(found.asked)
+
+    @staticmethod
+    def _count(connection: sa.Connection, release: str, asked: Fraction) -> None:
+        change = store.releases.update().where(store.releases.c.id == release)
+        connection.execute(change.values(asked=str(asked)))
+
+    @staticmethod
     def _look(connection: sa.Connection, release: str, question: str) -> Any:
         """The question as it was asked before; a claim of a process that must have died is given up."""
         table = store.statistics
-        # Questions of one release wait for each other here, in any process.
-        query = sa.select(store.releases.c.status).where(store.releases.c.id == release).with_for_update()
-        status = connection.execute(query).scalar()
-        if status != "open":
-            raise Taken(f"this release is {status}: it takes no questions")
         mine = (table.c.release == release) & (table.c.question == question) & (table.c.lost == 0)
         found = connection.execute(table.select().where(mine)).first()
         if found is None or found.answer is not None:
@@ -149,12 +157,20 @@ class Leave:
             if connection.execute(table.update().where(mine).values(answer=answer)).rowcount != 1:
                 raise StateError("this question took too long, and was given up; what it cost stands. Ask again")
 
-    def _abandon(self, claim: int, *, debited: bool) -> None:
+    def _abandon(self, release: str, claim: int, *, debited: bool) -> None:
         """Let the question be asked again; if it was paid for, what it cost stays counted."""
         table = store.statistics
         mine = (table.c.number == claim) & (table.c.lost == 0) & table.c.answer.is_(None)
         with self._database.transaction(write=True) as connection:
-            connection.execute(table.update().where(mine).values(lost=claim) if debited else table.delete().where(mine))
+            if debited:
+                connection.execute(table.update().where(mine).values(lost=claim))
+                return
+            query = sa.select(store.releases.c.asked).where(store.releases.c.id == release).with_for_update()
+            asked = Fraction(connection.execute(query).scalar_one())
+            epsilon = connection.execute(sa.select(table.c.epsilon).where(mine)).scalar()
+            if epsilon is not None:
+                connection.execute(table.delete().where(mine))
+                self._count(connection, release, asked - exact(epsilon))
 
 
 def give_up_claims(database: Database) -> None:

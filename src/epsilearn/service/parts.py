@@ -44,7 +44,7 @@ class Parts:
         self.tables = Tables(self.database, configuration.tables, limits.memory_gib * 2**30)
         room = Room(limits.sessions_gib * 2**30)
         self.releases = Releases(self.database, self.tables, room, limits.pad_seconds, complain)
-        self.log = CallLog(store.log_store(database), limits.log_calls, limits.log_days)
+        self.log = CallLog(store.log_store(self.database), limits.log_calls, limits.log_days)
         self.metrics, self.lanes = Metrics(), Lanes()
         self.callers = Callers(self.keys, limits.requests_per_minute / configuration.workers, limits.calls_at_once)
 

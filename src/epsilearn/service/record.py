@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from epsilearn.database import Database
 from epsilearn.errors import EpsilearnError
 from epsilearn.service import store
+from epsilearn.service.faults import complain
 from epsilearn.service.keys import Caller
 
 __all__ = ["CallLog"]
@@ -104,6 +105,8 @@ class CallLog:
                 self._fold(len(waiting))
             except EpsilearnError:
                 pass  # nobody waits for this; it is tried again with the next
+            except Exception as error:
+                complain(error)  # whatever it was, calls go on being written down
 
     def _batch(self) -> list[tuple[dict[str, Any], Future[None]] | None]:
         batch: list[tuple[dict[str, Any], Future[None]] | None] = []
@@ -115,14 +118,16 @@ class CallLog:
         return batch
 
     def _commit(self, waiting: list[tuple[dict[str, Any], Future[None]]]) -> None:
+        # Written down all the same where nobody waits any more.
+        awaited = [done for _, done in waiting if done.set_running_or_notify_cancel()]
         try:
             with self._database.transaction(write=True) as connection:
                 connection.execute(store.calls.insert(), [call for call, _ in waiting])
         except BaseException as error:
-            for _, done in waiting:
+            for done in awaited:
                 done.set_exception(error)
             return
-        for _, done in waiting:
+        for done in awaited:
             done.set_result(None)
 
     def _write_counts(self, *, everything: bool) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from epsilearn.service.keys import is_name
 from epsilearn.service.kinds import Kind, Stored, kind_of
 from epsilearn.service.leave import Leave, give_up_claims, statistics_promise
 from epsilearn.service.messages import OpenRelease
+from epsilearn.service.pace import Pace
 from epsilearn.service.room import Room
 from epsilearn.service.tables import DataSet, NotFound, Tables, Taken
 
@@ -69,7 +70,7 @@ class Releases:
     room : Room
         The memory that live sessions may take.
     pad : float
-        Answers of interactive sessions leave at multiples of so many seconds.
+        Answers of interactive sessions are written down and leave at multiples of so many seconds.
     complain : callable
         Told the kind and place of an unexpected error, never its text.
     """
@@ -112,6 +113,7 @@ class Releases:
             return statistics_promise(settings.epsilon, dataset.schema.rows_per_person)
         kind = kind_of(dataset, settings)
         self._room.check(factor_bytes(kind.points()), kind.points())
+        self._tables.check_memory(kind.memory())
         with within_doubles():
             return kind.promise()
 
@@ -208,9 +210,10 @@ class Releases:
         with self._loading[release.id]:
             if release.id not in self._askers:
                 kind = kind_of(self._tables.get(release.dataset), release.settings)
-                live = kind.live(self._tables, self._stored(release, self.documents(release.id)))
+                pace = Pace(self._pad if kind.padded else 0.0)
+                live = kind.live(self._tables, self._stored(release, kind, self.documents(release.id), pace))
                 self._room.enter(release.id, live.rest)
-                self._askers[release.id] = Asker(live, self._pad)
+                self._askers[release.id] = Asker(live, pace)
             return self._askers[release.id]
 
     def left(self, release: Release) -> dict[str, float | None]:
@@ -220,11 +223,13 @@ class Releases:
         if release.status != OPEN:
             return {}
         kind = kind_of(self._tables.get(release.dataset), release.settings)
-        return kind.left(self._stored(release, {}))
+        return kind.left(self._stored(release, kind, {}))
 
-    def _stored(self, release: Release, documents: dict[str, str]) -> Stored:
-        reserve = partial(self._room.reserve, release.id)
-        session = DatabaseSession(self._database, release.id, begun=True, reserve=reserve)
+    def _stored(self, release: Release, kind: Kind, documents: dict[str, str], pace: Pace | None = None) -> Stored:
+        session = DatabaseSession(
+            self._database, release.id, begun=True, reserve=partial(self._room.reserve, release.id),
+            private=kind.private, wait=None if pace is None else pace.wait,
+        )  # fmt: skip
         return Stored(session, release.facts, documents)
 
     @staticmethod
@@ -237,11 +242,12 @@ class Releases:
 
 
 def _release(row: Any) -> Release:
-    content, settings = dict(row._mapping), json.loads(row.settings)
+    settings = json.loads(row.settings)
     # Earlier versions took notes that are refused now.
     settings["note"] = as_line(settings["note"])
-    content["settings"] = _SETTINGS.validate_python(settings)
-    return Release(**{**content, "facts": json.loads(content["facts"])})
+    content = {field.name: getattr(row, field.name) for field in fields(Release)}
+    content |= {"settings": _SETTINGS.validate_python(settings), "facts": json.loads(row.facts)}
+    return Release(**content)
 
 
 def sweep(database: Database) -> None:

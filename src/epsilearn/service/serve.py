@@ -50,7 +50,8 @@ def serve(path: str | Path) -> None:
             "host": configuration.host, "port": configuration.port, "server_header": False,
             # Deadlines, encryption and the cap on connections are this protocol's.
             "http": "epsilearn.service.connections:Connection", "ws": "none", "loop": "asyncio",
-            "backlog": backlog(), "timeout_keep_alive": configuration.limits.keep_alive_seconds,
+            "backlog": backlog(configuration.limits.connections),
+            "timeout_keep_alive": configuration.limits.keep_alive_seconds,
             # Half-open connections count in this; it is for calls that go on after their connection was given up.
             "limit_concurrency": 2 * configuration.limits.connections,
             # Calls are in the database's log; lines of uvicorn's would hold whatever somebody puts into a path, and its

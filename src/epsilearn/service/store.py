@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
+from epsilearn.balls import exact
 from epsilearn.database import Database, sqlite_path, wait_for_makers
 from epsilearn.errors import LedgerError
+from epsilearn.ledger_store import DELIVERIES
 
 __all__ = [
     "UPGRADES", "answers", "calls", "counted", "datasets", "digits", "documents", "keys", "log_store", "now",
@@ -81,6 +87,8 @@ releases = sa.Table(
     _text("facts"),  # what is public about it once it is open: guarantee, noise, ...
     _text("created"),
     _text("who"),
+    # The epsilons of all its statistics, added up exactly, those that are being answered included: a fraction.
+    sa.Column("asked", sa.Text, nullable=False, server_default="0"),
 )
 documents = sa.Table(
     "epsilearn_document",
@@ -104,7 +112,13 @@ statistics = sa.Table(
     sa.UniqueConstraint("release", "question", "lost"),
 )
 # Live sessions: as private as the records.
-sessions = sa.Table("epsilearn_session", metadata, sa.Column("session", sa.Text, primary_key=True))
+sessions = sa.Table(
+    "epsilearn_session",
+    metadata,
+    sa.Column("session", sa.Text, primary_key=True),
+    # How many of its answers came from the private model, where others do not.
+    sa.Column("private", sa.Integer, nullable=False, server_default="0"),
+)
 values = sa.Table(
     "epsilearn_session_value",
     metadata,
@@ -181,8 +195,35 @@ def _to_version_2(connection: sa.Connection) -> None:
     )
 
 
+def _to_version_3(connection: sa.Connection) -> None:
+    """Running totals: what statistics have taken, and how many answers were private, without reading them all.
+
+    And the ledgers' deliveries have an index, unless somebody else has made their tables and keeps them.
+    """
+    if sa.inspect(connection).has_table("epsilearn_entry"):
+        with suppress(DBAPIError), connection.begin_nested():
+            DELIVERIES.create(connection, checkfirst=True)
+    connection.exec_driver_sql("ALTER TABLE epsilearn_release ADD COLUMN asked TEXT DEFAULT '0' NOT NULL")
+    connection.exec_driver_sql("ALTER TABLE epsilearn_session ADD COLUMN private INTEGER DEFAULT 0 NOT NULL")
+    asked: defaultdict[str, Fraction] = defaultdict(Fraction)
+    for release, epsilon in connection.execute(sa.text("SELECT release, epsilon FROM epsilearn_statistic")):
+        asked[release] += exact(epsilon)
+    for release, total in asked.items():
+        change = sa.text("UPDATE epsilearn_release SET asked = :total WHERE id = :release")
+        connection.execute(change, {"total": str(total), "release": release})
+    # The first byte of what is written beside an interactive answer says whether it was private.
+    details = sa.text(
+        "SELECT a.session, a.detail FROM epsilearn_answer a JOIN epsilearn_release r ON r.id = a.session "
+        "WHERE r.kind = 'interactive'"
+    )
+    private = Counter(session for session, detail in connection.execute(details) if bytes(detail)[0])
+    for session, count in private.items():
+        change = sa.text("UPDATE epsilearn_session SET private = :count WHERE session = :session")
+        connection.execute(change, {"count": count, "session": session})
+
+
 # What leads from each version to the next, from the first on. A new database is made as the newest one at once.
-UPGRADES: tuple[Callable[[sa.Connection], None], ...] = (_to_version_2,)
+UPGRADES: tuple[Callable[[sa.Connection], None], ...] = (_to_version_2, _to_version_3)
 
 
 def now() -> str:
@@ -231,12 +272,12 @@ def opened_store(
 
 
 def log_store(database: Database) -> Database:
-    """Where calls are logged: the same database, or a file beside it."""
-    path = sqlite_path(database.url)
+    """Where calls are logged: the same database, or a file beside it; whoever may not write there logs nothing."""
+    path, state = sqlite_path(database.url), database
     if path is not None:
         beside = path.with_name(f"{path.name}.calls")
         _make_file(beside)
-        database = Database.in_file(beside)
+        database = Database.in_file(beside).fenced(lambda _connection: state.check_fence())
     with database.transaction(write=True) as connection:
         wait_for_makers(connection)
         _log_metadata.create_all(connection)

@@ -74,13 +74,15 @@ class Tables:
     folder : Path
         Where files are; nothing outside is ever opened.
     memory : float
-        How many bytes a table may take, encoded.
+        How many bytes a table may take, encoded, and its kernel values.
     """
 
     def __init__(self, database: Database, folder: Path, memory: float) -> None:
         self._database, self._folder, self._memory = database, folder.resolve(), memory
         # The file's state when its digest was last seen to be the registered one.
         self._seen: dict[str, tuple[int, ...]] = {}
+        # One handle for all callers: an older copy of the database in the place of this one is noticed.
+        self._ledgers: dict[str, Ledger] = {}
 
     # ------------------------------------------------------------------------------------------------ registering
 
@@ -196,8 +198,11 @@ class Tables:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def ledger(self, dataset: str, who: str) -> Ledger:
-        """The one budget of a data set."""
-        return Ledger(self._database.url, dataset=dataset, who=who)
+        """The one budget of a data set, by a handle that remembers what this process has seen of it."""
+        found = self._ledgers.get(dataset)
+        if found is None:
+            found = self._ledgers.setdefault(dataset, Ledger.within(self._database, dataset=dataset, who=who))
+        return found.by(who)
 
     def all(self) -> list[DataSet]:
         with self._database.transaction(write=False) as connection:
@@ -216,6 +221,15 @@ class Tables:
         """All rows as numbers, and their targets."""
         with self._unchanged(dataset) as file:
             return read_rows(file, Encoding(dataset.schema, target), self._memory)
+
+    def check_memory(self, size: int) -> None:
+        """Refuse, before anything is spent, what would take more than a table may."""
+        if size > self._memory:
+            raise InvalidInput(
+                f"the kernel's values between all rows take {size / 2**30:.3g} GiB of memory, and this server has "
+                f"{self._memory / 2**30:.3g} GiB for a table (memory_gib); choose the linear or polynomial kernel, or "
+                "open a landmark model"
+            )
 
     def column(self, dataset: DataSet, name: str) -> NDArray[Any]:
         """One column: numbers, or positions among its categories."""
