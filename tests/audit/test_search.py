@@ -120,7 +120,7 @@ def with_share_of_noise(monkeypatch, share):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "delta", "share"),
     [
@@ -242,7 +242,7 @@ def test_settings_without_a_meaning_are_refused():
         exact_worst(subject("softmax").cases(Options(rows=1)), Claim(1.0))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_subject_keeps_its_promise(name):
     """Figures: ``pytest -m slow tests/audit -rP``."""

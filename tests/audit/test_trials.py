@@ -335,7 +335,7 @@ def test_a_third_of_the_noise_is_caught(case):
     assert case.audit(case.pair, case.strength, with_less_noise, trials=case.trials, confidence=0.99).refuted
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_method_for_ten_thousand_refits(case):
     """Figures: ``pytest -m slow tests/audit -rP``."""
