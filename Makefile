@@ -24,12 +24,12 @@ demo: $(VENV)/.installed
 serve-demo: $(VENV)/.installed-serve
 	$(BIN)/python examples/serve_demo.py
 
-# Two workers by default; the numba cache is filled once by whichever comes first.
+# Three workers, as many tests wait for servers; the numba cache is filled once by whichever comes first.
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 3 --dist loadscope
 
 test-slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadscope -m slow
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m slow
 
 # Every cell of the joints, and the longest audits; hours, and not part of CI. docs/tests.md has the last result.
 test-exhaustive: $(VENV)/.installed-test

@@ -13,6 +13,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d
 
 from epsilearn import statistics
@@ -148,6 +149,8 @@ def take_rows(X: Any, rows: Any) -> Any:
 def _check_asked(model: Any, X: Any) -> None:
     """Refuse a table that a model fails on whatever its records hold: before any is looked at, so always alike."""
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    if hasattr(first, "__sklearn_tags__") and get_tags(first).no_validation:
+        return  # it takes anything
     names, given = getattr(first, "feature_names_in_", None), getattr(X, "columns", None)
     if names is not None and given is not None:
         # Columns that are chosen by name may stand in any order, with others between them.

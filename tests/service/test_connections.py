@@ -133,6 +133,7 @@ def dribbled(made, start: bytes) -> bytes:
     return said[0]
 
 
+@pytest.mark.slow
 def test_bytes_that_trickle_in_win_no_time(impatient):
     key = impatient.key("analyst", "anna")
     long = ("Content-Length: 3000000", "Content-Type: application/json")
@@ -346,6 +347,7 @@ def test_nobody_is_sent_to_a_host_that_the_caller_names(impatient, path):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+@pytest.mark.slow
 def test_handshakes_have_deadlines_and_give_way_too(tmp_path):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
