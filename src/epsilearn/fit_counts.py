@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 
 from epsilearn.balls import round_up
 from epsilearn.errors import PrivacyWarning, RepeatedFitWarning
-from epsilearn.quiet import tell
+from epsilearn.quiet import setting, tell
 
 __all__ = ["CountedFits", "uncounted"]
 
@@ -61,14 +61,9 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-@contextmanager
-def uncounted() -> Iterator[None]:
+def uncounted() -> contextlib.AbstractContextManager[None]:
     """Around fits that another promise pays for, that are stopped before they spend, or whose data are made up."""
-    token = _uncounted.set(True)
-    try:
-        yield
-    finally:
-        _uncounted.reset(token)
+    return setting(_uncounted, True)
 
 
 class CountedFits(BaseEstimator):  # type: ignore[misc]

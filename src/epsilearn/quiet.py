@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-__all__ = ["aloud", "quietly", "tell", "undivided"]
+__all__ = ["aloud", "quietly", "setting", "tell", "undivided"]
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -57,6 +57,16 @@ _filter_first()
 
 
 @contextmanager
+def setting(variable: ContextVar[bool], value: bool) -> Iterator[None]:
+    """A mark of this context, such as the silence's own, set until the block ends."""
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+@contextmanager
 def quietly() -> Iterator[None]:
     """Around a look at private values: no arithmetic raises or warns, and no warning leaves.
 
@@ -69,12 +79,8 @@ def quietly() -> Iterator[None]:
     [inf]
     """
     _filter_first()
-    before = _quiet.set(True)
-    try:
-        with np.errstate(all="ignore"), _special_silence():
-            yield
-    finally:
-        _quiet.reset(before)
+    with setting(_quiet, True), np.errstate(all="ignore"), _special_silence():
+        yield
 
 
 def _special_silence() -> AbstractContextManager[Any]:
@@ -92,14 +98,9 @@ def undivided() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def aloud() -> Iterator[None]:
+def aloud() -> AbstractContextManager[None]:
     """Within a silence, around what depends on public things alone: warnings leave again, arithmetic stays silent."""
-    before = _quiet.set(False)
-    try:
-        yield
-    finally:
-        _quiet.reset(before)
+    return setting(_quiet, False)
 
 
 def tell(message: str, category: type[Warning]) -> None:

@@ -6,12 +6,12 @@ A *function* is numbers that are already released: it may be asked about anythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from epsilearn.errors import InvalidInput
+from epsilearn.quiet import setting
 from epsilearn.reach import reachable
 
 __all__ = ["AskedPrivately", "Session", "asking_privately", "check_asked_publicly", "check_function", "is_session"]
@@ -67,14 +67,9 @@ def _refusal(session: Session) -> AskedPrivately:
     )
 
 
-@contextmanager
-def asking_privately() -> Iterator[None]:
+def asking_privately() -> AbstractContextManager[None]:
     """Around questions about private rows: every session that is reached refuses, however it is wrapped."""
-    before = _privately.set(True)
-    try:
-        yield
-    finally:
-        _privately.reset(before)
+    return setting(_privately, True)
 
 
 def check_asked_publicly(session: Session) -> None:

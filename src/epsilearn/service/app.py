@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -85,7 +86,7 @@ def create(configuration: Configuration, term: int | None = None) -> FastAPI:
     app.include_router(analyst_routes.router)
     _add_page(app)
     _add_health(app, here)
-    _add_description(app)
+    _add_description(app, here)
     return app
 
 
@@ -146,11 +147,14 @@ def _add_health(app: FastAPI, here: Parts) -> None:
         return Response(await counters.get(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _add_description(app: FastAPI) -> None:
-    # Written once: the framework would write it anew for everybody who asks.
-    text = json.dumps(app.openapi(), ensure_ascii=False).encode()
+def _add_description(app: FastAPI, here: Parts) -> None:
+    def write() -> bytes:
+        return json.dumps(app.openapi(), ensure_ascii=False).encode()
+
+    # Written once, for the first who asks: the framework would write it anew for everybody.
+    text = Shared(here.lanes.counting, write, math.inf)
 
     async def description(_request: Request) -> Response:
-        return Response(text, media_type="application/json")
+        return Response(await text.get(), media_type="application/json")
 
     app.add_route("/openapi.json", description, include_in_schema=False)

@@ -100,7 +100,10 @@ class Leave:
         end = time.monotonic() + _PATIENCE
         while True:
             with self._database.transaction(write=True) as connection:
-                asked = self._locked(connection, release)
+                locked = self._locked(connection, release)
+                if locked.status != "open":
+                    raise Taken(f"this release is {locked.status}: it takes no questions")
+                asked = Fraction(locked.asked)
                 found = self._look(connection, release, question)
                 if found is None:
                     left = exact(allowed) - asked
@@ -122,14 +125,11 @@ class Leave:
             time.sleep(0.1)
 
     @staticmethod
-    def _locked(connection: sa.Connection, release: str) -> Fraction:
-        """What was asked for so far; questions of one release wait for each other here, in any process."""
+    def _locked(connection: sa.Connection, release: str) -> Any:
+        """Status, and what was asked for so far; questions of one release wait for each other here, in any process."""
         table = store.releases
         query = sa.select(table.c.status, table.c.asked).where(table.c.id == release).with_for_update()
-        found = connection.execute(query).one()
-        if found.status != "open":
-            raise Taken(f"this release is {found.status}: it takes no questions")
-        return Fraction(found.asked)
+        return connection.execute(query).one()
 
     @staticmethod
     def _count(connection: sa.Connection, release: str, asked: Fraction) -> None:
@@ -165,8 +165,7 @@ class Leave:
             if debited:
                 connection.execute(table.update().where(mine).values(lost=claim))
                 return
-            query = sa.select(store.releases.c.asked).where(store.releases.c.id == release).with_for_update()
-            asked = Fraction(connection.execute(query).scalar_one())
+            asked = Fraction(self._locked(connection, release).asked)
             epsilon = connection.execute(sa.select(table.c.epsilon).where(mine)).scalar()
             if epsilon is not None:
                 connection.execute(table.delete().where(mine))
